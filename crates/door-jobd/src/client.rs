@@ -15,7 +15,7 @@ pub struct Client(Peer);
 
 impl Client {
     pub async fn connect(host: &str, port: u16) -> io::Result<Client> {
-        net::connect(host, port, None, Arc::new(Deaf), &Log::quiet()).await.map(Client)
+        net::connect(host, port, None, Arc::new(RefuseAll), &Log::quiet()).await.map(Client)
     }
 
     /// The answer as JSON. `data` is JSON, too; an error is a message.
@@ -33,10 +33,10 @@ impl Client {
 }
 
 /// Refuses all requests of the peer.
-pub(crate) struct Deaf;
+pub(crate) struct RefuseAll;
 
 #[async_trait]
-impl Handler for Deaf {
+impl Handler for RefuseAll {
     async fn handle(&self, _: &Peer, kind: &str, _: Json) -> Result<Json, String> {
         Err(format!("unknown request type: '{kind}'"))
     }

@@ -9,7 +9,7 @@ use windlass_core::launch::Launcher;
 use windlass_program::Stop;
 
 use crate::config::{MasterConfig, WorkerConfig};
-use crate::log::{Form, Log};
+use crate::log::{LineFormat, Log};
 use crate::table::{self, Owner};
 use crate::worker::Parts;
 use crate::{master, worker};
@@ -32,7 +32,7 @@ impl Daemon {
         clock: Arc<dyn Clock>,
     ) -> Result<Daemon, String> {
         let config = WorkerConfig::read(config).map_err(|error| error.to_string())?;
-        let log = Log::open(&config.log, Form::Timed, "jobd")?;
+        let log = Log::open(&config.log, LineFormat::Timed, "jobd")?;
         let owner = Owner { name: config.name.clone(), boot: fastrand::u64(..) };
         let table = table::open(&config.storage, owner);
         let parts = Parts { table, launcher, clock, log: log.clone() };
@@ -42,7 +42,7 @@ impl Daemon {
     /// A master. An error has jobd's text.
     pub fn master(config: &Path) -> Result<Daemon, String> {
         let config = MasterConfig::read(config).map_err(|error| error.to_string())?;
-        let log = Log::open(&config.log, Form::Timed, "jobd-master")?;
+        let log = Log::open(&config.log, LineFormat::Timed, "jobd-master")?;
         Ok(Daemon { log, kind: Kind::Master(config) })
     }
 

@@ -8,7 +8,7 @@ const FORBIDDEN: &str = "__proto__";
 
 /// Reads the keys before the first section as values, and sections as objects.
 pub(crate) fn parse(text: &str) -> Object {
-    let mut file = File { root: Object::new(), section: Place::Root };
+    let mut file = File { root: Object::new(), section: Section::Root };
     for line in text.split(['\r', '\n']) {
         let start = trim(line).chars().next();
         if line.is_empty() || matches!(start, Some(';' | '#')) {
@@ -24,32 +24,32 @@ pub(crate) fn parse(text: &str) -> Object {
 
 struct File {
     root: Object,
-    section: Place,
+    section: Section,
 }
 
-/// Where keys go.
-enum Place {
+/// Where the following keys go.
+enum Section {
     Root,
-    Section(String),
-    Nowhere,
+    Named(String),
+    Ignored,
 }
 
 impl File {
     fn open(&mut self, name: &str) {
         if name == FORBIDDEN {
-            self.section = Place::Nowhere;
+            self.section = Section::Ignored;
             return;
         }
         match self.root.get(name) {
             // A key already has this name, so there is no section to fill.
             Some(value) if value.is_truthy() && value.as_object().is_none() => {
-                self.section = Place::Nowhere;
+                self.section = Section::Ignored;
                 return;
             }
             Some(Json::Object(_)) => {}
             _ => self.root.insert(name, Object::new()),
         }
-        self.section = Place::Section(name.to_owned());
+        self.section = Section::Named(name.to_owned());
     }
 
     fn set(&mut self, line: &str) {
@@ -77,17 +77,17 @@ impl File {
 
     fn section(&mut self) -> Option<&mut Object> {
         match &self.section {
-            Place::Root => Some(&mut self.root),
-            Place::Section(name) => match self.root.get_mut(name) {
+            Section::Root => Some(&mut self.root),
+            Section::Named(name) => match self.root.get_mut(name) {
                 Some(Json::Object(object)) => Some(object),
                 _ => None,
             },
-            Place::Nowhere => None,
+            Section::Ignored => None,
         }
     }
 }
 
-/// What a key, a value or the name of a section means: quotes, escapes and comments.
+/// Decodes a key, a value or the name of a section: quotes, escapes and comments.
 fn decode(text: &str) -> Json {
     let text = trim(text);
     let quote = text.chars().next().filter(|quote| matches!(quote, '"' | '\''));
@@ -129,12 +129,12 @@ fn typed(value: Json) -> Json {
     }
 }
 
-/// White space as JavaScript has it, which has the byte order mark in it.
+/// Trims white space as JavaScript does, including the byte order mark.
 pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches(|char: char| (char.is_whitespace() && char != '\u{85}') || char == '\u{feff}')
 }
 
-/// Puts a section `[a.b]` into the section `[a]`. Keys with dots stay as they are.
+/// Moves a section `[a.b]` into the section `[a]`. Keys with dots stay as they are.
 fn nest(mut root: Object) -> Object {
     let dotted = |(name, value): (&str, &Json)| {
         (value.as_object().is_some() && name.contains('.')).then(|| name.to_owned())
@@ -151,7 +151,7 @@ fn nest(mut root: Object) -> Object {
     root
 }
 
-/// The section at the end of a path, made where there is none.
+/// The section at the end of a path; missing ones are created.
 fn descend<'a>(parent: &'a mut Object, path: &[String]) -> Option<&'a mut Object> {
     let Some((name, rest)) = path.split_first() else { return Some(parent) };
     if !matches!(parent.get(name), Some(Json::Object(_))) {
@@ -163,7 +163,7 @@ fn descend<'a>(parent: &'a mut Object, path: &[String]) -> Option<&'a mut Object
     }
 }
 
-/// Splits at every dot that has no backslash before it.
+/// Splits at every dot without a backslash before it.
 fn split_at_dots(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut before = None;
@@ -215,7 +215,7 @@ mod tests {
         check(r#"a=" x ""#, r#"{"a":" x "}"#);
         check(r#""a b"=1"#, r#"{"a b":"1"}"#);
         check("a='5'", r#"{"a":5}"#);
-        // Not JSON inside: double quotes stay, single ones go.
+        // Not valid JSON: double quotes stay, single quotes go.
         check(r#"a="x"y""#, r#"{"a":"\"x\"y\""}"#);
         check("a='x'y'", r#"{"a":"x'y"}"#);
         check("a=\"\nb='", r#"{"a":"\"","b":""}"#);

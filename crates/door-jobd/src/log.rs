@@ -63,7 +63,7 @@ impl Level {
 
 /// The format of a line on the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum LineFormat {
     /// `[2026-11-15T17:48:56.065] [INFO] server - text`, as daemons do.
     Timed,
     /// `INFO [jobctl] text`, as commands do.
@@ -86,13 +86,13 @@ pub struct Log {
 }
 
 struct Sinks {
-    console: Option<(Level, Form)>,
+    console: Option<(Level, LineFormat)>,
     file: Option<(Level, Mutex<LogFile>)>,
 }
 
 impl Log {
     /// Fails with the error texts of the configuration's sections "levels" and "files".
-    pub(crate) fn open(config: &LogConfig, form: Form, name: &str) -> Result<Log, String> {
+    pub(crate) fn open(config: &LogConfig, form: LineFormat, name: &str) -> Result<Log, String> {
         let console = Some((Level::parse(&config.level_console)?, form));
         let file = match &config.file {
             None => None,
@@ -162,11 +162,11 @@ fn head(level: Level, name: &str, time: &Zoned) -> String {
     format!("[{time}] [{level}] {name} - ")
 }
 
-fn coloured(form: Form, level: Level, name: &str, time: &Zoned, text: &str) -> String {
+fn coloured(form: LineFormat, level: Level, name: &str, time: &Zoned, text: &str) -> String {
     let colour = level.colour();
     match form {
-        Form::Timed => format!("\x1b[{colour}m{}\x1b[39m{text}\n", head(level, name, time)),
-        Form::Plain => format!("\x1b[{colour}m{} [{name}]\x1b[39m {text}\n", level.name()),
+        LineFormat::Timed => format!("\x1b[{colour}m{}\x1b[39m{text}\n", head(level, name, time)),
+        LineFormat::Plain => format!("\x1b[{colour}m{} [{name}]\x1b[39m {text}\n", level.name()),
     }
 }
 
@@ -216,24 +216,24 @@ impl LogFile {
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if self.bytes >= self.bytes_max {
             // If files cannot be renamed, a log that is too long is better than none.
-            let _ = self.put_aside();
+            let _ = self.rotate();
         }
         self.file.write_all(line)?;
         self.bytes += line.len() as u64;
         Ok(())
     }
 
-    fn put_aside(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         for number in (1..FILES_MAX).rev() {
             // Gaps are normal: the first files are not there yet.
-            let _ = std::fs::rename(self.aside(number), self.aside(number + 1));
+            let _ = std::fs::rename(self.rotated_path(number), self.rotated_path(number + 1));
         }
-        std::fs::rename(&self.path, self.aside(1))?;
+        std::fs::rename(&self.path, self.rotated_path(1))?;
         (self.file, self.bytes) = append_to(&self.path)?;
         Ok(())
     }
 
-    fn aside(&self, number: usize) -> PathBuf {
+    fn rotated_path(&self, number: usize) -> PathBuf {
         let mut path = self.path.clone().into_os_string();
         path.push(format!(".{number}"));
         path.into()
@@ -264,11 +264,11 @@ mod tests {
         let head = head(Level::Info, "server", &time());
         assert_eq!(head, "[2026-11-15T17:48:56.065] [INFO] server - ");
         assert_eq!(
-            coloured(Form::Timed, Level::Info, "server", &time(), "text"),
+            coloured(LineFormat::Timed, Level::Info, "server", &time(), "text"),
             "\x1b[32m[2026-11-15T17:48:56.065] [INFO] server - \x1b[39mtext\n"
         );
         assert_eq!(
-            coloured(Form::Plain, Level::Error, "jobctl", &time(), "text"),
+            coloured(LineFormat::Plain, Level::Error, "jobctl", &time(), "text"),
             "\x1b[91mERROR [jobctl]\x1b[39m text\n"
         );
     }
@@ -276,15 +276,20 @@ mod tests {
     #[test]
     fn levels_are_checked_only_where_they_count() {
         for level in ["trace", "debug", "info", "warn", "error"] {
-            assert!(Log::open(&config(None, "bad", level), Form::Timed, "x").is_ok(), "{level}");
+            assert!(
+                Log::open(&config(None, "bad", level), LineFormat::Timed, "x").is_ok(),
+                "{level}"
+            );
         }
         for level in ["fatal", "WARN", "", "off", "null"] {
-            let error = Log::open(&config(None, "warn", level), Form::Timed, "x").unwrap_err();
+            let error =
+                Log::open(&config(None, "warn", level), LineFormat::Timed, "x").unwrap_err();
             assert_eq!(error, format!("Level {level} is not allowed."));
         }
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("log");
-        let error = Log::open(&config(Some(&file), "bad", "warn"), Form::Timed, "x").unwrap_err();
+        let error =
+            Log::open(&config(Some(&file), "bad", "warn"), LineFormat::Timed, "x").unwrap_err();
         assert_eq!(error, "Level bad is not allowed.");
         assert!(!file.exists());
     }
@@ -294,7 +299,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("log");
         std::fs::write(&file, "before\n").unwrap();
-        let log = Log::open(&config(Some(&file), "info", "error"), Form::Timed, "one").unwrap();
+        let log =
+            Log::open(&config(Some(&file), "info", "error"), LineFormat::Timed, "one").unwrap();
         log.debug("not this");
         log.info("first");
         log.named("two").warn(format_args!("{}", "second"));
@@ -310,10 +316,11 @@ mod tests {
     fn a_file_that_cannot_be_written_is_said_so() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("no").join("log");
-        let error = Log::open(&config(Some(&path), "warn", "warn"), Form::Timed, "x").unwrap_err();
+        let error =
+            Log::open(&config(Some(&path), "warn", "warn"), LineFormat::Timed, "x").unwrap_err();
         let expected = format!("failed to create file '{}': ", path.display());
         assert!(error.starts_with(&expected), "{error}");
-        let error = Log::open(&config(Some(home.path()), "warn", "warn"), Form::Timed, "x");
+        let error = Log::open(&config(Some(home.path()), "warn", "warn"), LineFormat::Timed, "x");
         let expected = format!("file '{}' is not writable:", home.path().display());
         assert!(error.as_ref().is_err_and(|error| error.starts_with(&expected)), "{error:?}");
     }

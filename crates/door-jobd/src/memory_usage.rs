@@ -1,4 +1,5 @@
-//! How much memory this process uses, in the words of the original. What has no meaning here is 0.
+//! The memory usage of this process, with the original's names. Values without a meaning here are
+//! 0.
 
 use std::fs;
 

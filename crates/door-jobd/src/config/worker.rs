@@ -151,8 +151,8 @@ fn targets(keys: &Keys) -> Result<Vec<(String, u32)>, ConfigError> {
     section.iter().map(|(name, value)| target(name, value)).collect()
 }
 
-fn numbered((place, value): (usize, Json)) -> (String, Json) {
-    (place.to_string(), value)
+fn numbered((position, value): (usize, Json)) -> (String, Json) {
+    (position.to_string(), value)
 }
 
 fn target(name: &str, value: &Json) -> Result<(String, u32), ConfigError> {

@@ -15,7 +15,7 @@ pub(crate) enum Command {
     ListTargets,
     ListWorkers,
     MemoryUsage(Mode),
-    /// Of these targets: poll, poke, pause or continue.
+    /// For these targets: poll, poke, pause or continue.
     ForTargets(&'static str),
     SetConcurrency(&'static str),
     RemoveTarget,
@@ -25,7 +25,7 @@ pub(crate) enum Command {
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ask {
+pub(crate) struct Request {
     pub(crate) kind: &'static str,
     pub(crate) data: Option<Json>,
 }
@@ -53,23 +53,25 @@ impl Command {
     }
 
     /// The request, or why the arguments are invalid.
-    pub(crate) fn ask(self, args: &[String]) -> Result<Ask, String> {
+    pub(crate) fn ask(self, args: &[String]) -> Result<Request, String> {
         match self {
             Command::ListTargets | Command::MemoryUsage(_) => {
-                Ok(Ask { kind: "status", data: None })
+                Ok(Request { kind: "status", data: None })
             }
-            Command::ListWorkers => Ok(Ask { kind: "status", data: data("poll_workers", true) }),
+            Command::ListWorkers => {
+                Ok(Request { kind: "status", data: data("poll_workers", true) })
+            }
             Command::ForTargets(_) if args.is_empty() => Err("No targets specified.".to_owned()),
-            Command::ForTargets(kind) => Ok(Ask { kind, data: data("targets", args.to_vec()) }),
+            Command::ForTargets(kind) => Ok(Request { kind, data: data("targets", args.to_vec()) }),
             Command::SetConcurrency(kind) => {
                 let [target, concurrency] = args else { return Err(wrong_count()) };
                 let concurrency = whole(concurrency).ok_or("'concurrency' must be a number.")?;
                 let pairs = [("target", Json::from(target)), ("concurrency", concurrency)];
-                Ok(Ask { kind, data: Some(Json::from(pairs)) })
+                Ok(Request { kind, data: Some(Json::from(pairs)) })
             }
             Command::RemoveTarget => {
                 let [target] = args else { return Err(wrong_count()) };
-                Ok(Ask { kind: "remove-target", data: data("target", target) })
+                Ok(Request { kind: "remove-target", data: data("target", target) })
             }
             Command::RunManual(mode) => run_manual(mode, args),
             Command::SendSignal(mode) => send_signal(mode, args),
@@ -82,7 +84,7 @@ impl Command {
     }
 }
 
-fn run_manual(mode: Mode, args: &[String]) -> Result<Ask, String> {
+fn run_manual(mode: Mode, args: &[String]) -> Result<Request, String> {
     let data = match mode {
         Mode::Worker => data("ids", ids(args)?),
         Mode::Master => {
@@ -92,10 +94,10 @@ fn run_manual(mode: Mode, args: &[String]) -> Result<Ask, String> {
             data("jobs", jobs)
         }
     };
-    Ok(Ask { kind: "run-manual", data })
+    Ok(Request { kind: "run-manual", data })
 }
 
-fn send_signal(mode: Mode, args: &[String]) -> Result<Ask, String> {
+fn send_signal(mode: Mode, args: &[String]) -> Result<Request, String> {
     let [name, rest @ ..] = args else { return Err(wrong_count()) };
     let signal = signal::number(name).ok_or_else(|| format!("Unknown signal: '{name}'."))?;
     let data = match mode {
@@ -111,7 +113,7 @@ fn send_signal(mode: Mode, args: &[String]) -> Result<Ask, String> {
             data("jobs", jobs)
         }
     };
-    Ok(Ask { kind: "send-signal", data })
+    Ok(Request { kind: "send-signal", data })
 }
 
 fn data(name: &str, value: impl Into<Json>) -> Option<Json> {
@@ -142,7 +144,7 @@ fn wrong_count() -> String {
 mod tests {
     use super::*;
 
-    fn ask(mode: Mode, line: &str) -> Result<Ask, String> {
+    fn ask(mode: Mode, line: &str) -> Result<Request, String> {
         let mut words = line.split(' ').map(str::to_owned);
         let name = words.next().unwrap();
         let args: Vec<String> = words.filter(|word| !word.is_empty()).collect();

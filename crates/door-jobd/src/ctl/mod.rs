@@ -17,41 +17,41 @@ use std::time::Duration;
 use self::args::Args;
 use self::command::{Command, Mode};
 use self::show::Shown;
-use crate::client::Deaf;
+use crate::client::RefuseAll;
 use crate::config::CtlConfig;
-use crate::log::{Form, Log, LogConfig};
+use crate::log::{LineFormat, Log, LogConfig};
 use crate::net::{self, AskError, Peer};
 use crate::password::Password;
 use crate::wire::Json;
 
-/// The program whose commands these are, in the version that was taken as the model.
+/// The version of jobd whose commands these are.
 const VERSION: &str = "1.12.0";
 const CONFIG_FILE: &str = ".jobctl.conf";
 const WORKER_PORT: u16 = 7080;
 const MASTER_PORT: u16 = 7081;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
-/// For all answers that do not wait for jobs. A master gives its own workers less.
+/// For answers that do not wait for jobs. A master allows its own workers less.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
 
-/// Runs one command; `args` are the words after the program's name, `home` is where the
-/// configuration file is looked for. Answers the exit code.
+/// Runs one command; `args` are the arguments after the program's name, `home` is the directory of
+/// the default configuration file. Returns the exit code.
 pub fn run(args: &[String], home: Option<PathBuf>) -> u8 {
     match Args::parse(args) {
         Ok(args) => start(args, home).unwrap_or_else(|error| {
-            complain(&error);
+            print_error(&error);
             FAILED
         }),
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             FAILED
         }
     }
 }
 
-/// Errors of this are told on standard error; those of the command are lines of the log.
+/// Errors of this function go to standard error; those of the command to the log.
 fn start(args: Args, home: Option<PathBuf>) -> Result<u8, String> {
     if args.version {
         print(VERSION);
@@ -73,8 +73,8 @@ fn start(args: Args, home: Option<PathBuf>) -> Result<u8, String> {
         level_file: target.log_level.clone(),
         level_console: target.log_level.clone(),
     };
-    let log = Log::open(&log, Form::Plain, "jobctl")?;
-    // With JSON, nothing else may stand on standard output.
+    let log = Log::open(&log, LineFormat::Plain, "jobctl")?;
+    // With `--json`, only JSON goes to standard output.
     let log = if args.json { Log::quiet() } else { log };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
@@ -84,19 +84,19 @@ fn start(args: Args, home: Option<PathBuf>) -> Result<u8, String> {
     Ok(code)
 }
 
-/// Whom to speak to, and how.
+/// The peer and how to reach it.
 struct Target {
     mode: Mode,
     host: String,
     port: String,
     password: Option<Password>,
     log_level: String,
-    /// How long to wait for a connection and for an answer; none for the usual times.
+    /// Time limit for connecting and for an answer; `None` for the defaults.
     timeout: Option<Duration>,
 }
 
 impl Target {
-    /// What the file says, and what the options say instead. A missing file says nothing.
+    /// The file's settings, overridden by options. A missing file is an empty one.
     fn read(args: &Args, path: Option<&Path>) -> Result<Target, String> {
         let config = match path.filter(|path| path.exists()) {
             Some(path) => CtlConfig::read(path).map_err(|error| error.to_string())?,
@@ -119,10 +119,10 @@ impl Target {
     }
 }
 
-/// A command and what was answered to it.
-type Answered = Result<(Command, Json), String>;
+/// A command and its answer.
+type CommandResult = Result<(Command, Json), String>;
 
-async fn execute(target: &Target, name: &str, words: &[String], log: &Log) -> Answered {
+async fn execute(target: &Target, name: &str, words: &[String], log: &Log) -> CommandResult {
     let mode = if target.mode == Mode::Master { "master" } else { "worker" };
     log.info(format_args!("Working mode: {mode}"));
     let command = Command::find(target.mode, name);
@@ -132,7 +132,7 @@ async fn execute(target: &Target, name: &str, words: &[String], log: &Log) -> An
     log.info("Successfully connected.");
     let ask = command.ask(words)?;
     let answer = peer.ask(ask.kind, ask.data);
-    // The answer to `run-manual` comes when its jobs have ended, whenever that is.
+    // `run-manual` is answered when its jobs have ended, however late.
     let limit = target.timeout.or((!command.is_patient()).then_some(ANSWER_TIME_MAX));
     let answer = match limit {
         Some(limit) => answer.within(limit).await,
@@ -153,7 +153,7 @@ async fn execute(target: &Target, name: &str, words: &[String], log: &Log) -> An
 async fn connect(target: &Target, log: &Log) -> Result<Peer, String> {
     let Target { host, port, password, .. } = target;
     let number = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
-    let connecting = net::connect(host, number, password.clone(), Arc::new(Deaf), log);
+    let connecting = net::connect(host, number, password.clone(), Arc::new(RefuseAll), log);
     match tokio::time::timeout(target.timeout.unwrap_or(CONNECT_TIME_MAX), connecting).await {
         Ok(Ok(peer)) => Ok(peer),
         Ok(Err(error)) => Err(format!("{host}:{port}: {error}")),
@@ -169,8 +169,8 @@ fn ask_password(input: &mut impl BufRead, output: &mut impl Write) -> io::Result
     Ok(Password::new(line.trim_end_matches(['\r', '\n'])))
 }
 
-/// What is printed of the answer, and the exit code. Errors are lines of the log.
-fn text_of(answer: Answered, log: &Log) -> (Option<String>, u8) {
+/// The text to print, and the exit code. Errors go to the log.
+fn text_of(answer: CommandResult, log: &Log) -> (Option<String>, u8) {
     match answer {
         Ok((command, data)) => {
             let Shown { text, warnings, failed } = show::show(command, &data);
@@ -184,8 +184,8 @@ fn text_of(answer: Answered, log: &Log) -> (Option<String>, u8) {
     }
 }
 
-/// The same for programs: one line, whatever happened.
-fn json_of(answer: Answered) -> (Option<String>, u8) {
+/// The same as one line of JSON, whatever happened.
+fn json_of(answer: CommandResult) -> (Option<String>, u8) {
     match answer {
         Ok((command, data)) => {
             let failed = show::show(command, &data).failed;
@@ -200,6 +200,6 @@ fn print(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 
-fn complain(text: &str) {
+fn print_error(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The command line against a real socket that answers as it is told.
+//! The command line against a scripted server on a real socket.
 
 use super::*;
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use crate::net::{Access, Handler, Server};
 use tokio_util::sync::CancellationToken;
 
-/// Answers every request with what it was asked, or fails.
+/// Echoes every request, or fails.
 struct Echo;
 
 #[async_trait]
@@ -23,7 +23,7 @@ impl Handler for Echo {
     }
 }
 
-/// What a command gets from a server with this password.
+/// Runs a command against a server with this password.
 async fn check(password: Option<&str>, given: Option<&str>, line: &str) -> Result<String, String> {
     let access = Access { password: password.map(Password::new), ..Access::default() };
     let server = Server::bind("127.0.0.1", 0, access, &Log::quiet()).await.unwrap();

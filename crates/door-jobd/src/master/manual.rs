@@ -20,7 +20,7 @@ pub(crate) struct Call<P> {
 
 /// The merged answer so far.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct MergedAnswer {
     jobs: Vec<(String, Json)>,
     errors: Vec<(String, Json)>,
 }
@@ -30,11 +30,11 @@ pub(crate) fn plan<P>(
     registry: &Registry<P>,
     data: &Json,
     choose: impl Fn(usize) -> usize,
-) -> Result<(Vec<Call<P>>, Ends), String> {
+) -> Result<(Vec<Call<P>>, MergedAnswer), String> {
     let jobs = read_jobs(data, &JOB)?;
-    let (mut calls, mut ends) = (Vec::<Call<P>>::new(), Ends::default());
+    let (mut calls, mut ends) = (Vec::<Call<P>>::new(), MergedAnswer::default());
     let mut runners = HashMap::new();
-    let mut places = HashMap::new();
+    let mut positions = HashMap::new();
     // A job named twice runs once: a second request would be refused and damage its row.
     let mut seen = HashSet::new();
     for job in jobs {
@@ -48,16 +48,16 @@ pub(crate) fn plan<P>(
             ends.errors.push((id.js_string(), unserved(target).into()));
             continue;
         };
-        let place = *places.entry(worker.id).or_insert_with(|| {
+        let position = *positions.entry(worker.id).or_insert_with(|| {
             calls.push(Call { worker: Arc::clone(worker), ids: Vec::new() });
             calls.len() - 1
         });
-        calls[place].ids.push(id.clone());
+        calls[position].ids.push(id.clone());
     }
     Ok((calls, ends))
 }
 
-impl Ends {
+impl MergedAnswer {
     /// Adds the answer of one worker.
     pub(crate) fn take<P>(&mut self, call: &Call<P>, answer: Result<Json, String>) {
         let answer = match answer {
@@ -95,20 +95,20 @@ impl Ends {
 }
 
 /// A job that a client named.
-pub(super) struct Named<'a> {
+pub(super) struct NamedJob<'a> {
     pub(super) id: &'a Json,
     pub(super) target: &'a str,
     pub(super) job: &'a Json,
 }
 
 /// The `jobs` of a request, all checked in advance.
-pub(super) fn read_jobs<'a>(data: &'a Json, fields: &[Field]) -> Result<Vec<Named<'a>>, String> {
+pub(super) fn read_jobs<'a>(data: &'a Json, fields: &[Field]) -> Result<Vec<NamedJob<'a>>, String> {
     let jobs = data.get("jobs").and_then(Json::as_array).ok_or("jobs must be array")?;
     let read = |job: &'a Json| {
         check::fields(job, fields)?;
         let id = job.get("id").ok_or("missing required field id")?;
         let target = job.get("target").and_then(Json::as_str);
-        Ok(Named { id, target: target.ok_or("missing required field target")?, job })
+        Ok(NamedJob { id, target: target.ok_or("missing required field target")?, job })
     };
     jobs.iter().map(read).collect()
 }

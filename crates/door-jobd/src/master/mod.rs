@@ -24,13 +24,13 @@ use crate::config::MasterConfig;
 use crate::log::Log;
 use crate::net::{Peer, Server};
 
-/// What requests in progress get to be answered when the master is stopped.
+/// How long requests in progress may take when the master stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// How long a worker may take to answer. Only `run-manual` has no such limit: its jobs take the
-/// time they take, and pings find out when the worker is gone.
+/// How long a worker may take to answer. `run-manual` has no such limit: it takes as long as its
+/// jobs, and pings detect a lost worker.
 const WORKER_ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long after its registration a silent worker is asked nothing. jobd's own worker begins to
-/// listen only when it has read the answer, and what comes together with that is lost.
+/// How long after its registration a silent worker gets no requests. jobd's own worker starts to
+/// listen only after it has read the answer, and loses what arrives together with it.
 const LISTEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// A cheap handle.
@@ -42,20 +42,20 @@ struct Inner {
     /// A poke is held back.
     poked: Notify,
     ping_interval: Duration,
-    times: Times,
+    times: TimeLimits,
     log: Log,
 }
 
-/// What tests set otherwise.
+/// Time limits, which tests change.
 #[derive(Debug, Clone, Copy)]
-struct Times {
+struct TimeLimits {
     worker_answer_max: Duration,
     listen_pause: Duration,
 }
 
-impl Default for Times {
-    fn default() -> Times {
-        Times { worker_answer_max: WORKER_ANSWER_TIME_MAX, listen_pause: LISTEN_PAUSE }
+impl Default for TimeLimits {
+    fn default() -> TimeLimits {
+        TimeLimits { worker_answer_max: WORKER_ANSWER_TIME_MAX, listen_pause: LISTEN_PAUSE }
     }
 }
 
@@ -64,7 +64,8 @@ struct State {
     throttle: Throttle,
 }
 
-/// Listens and serves until `stop` is cancelled. An error, such as a port in use, is a sentence.
+/// Listens and serves until `stop` is cancelled. An error, such as a port in use, is a complete
+/// sentence.
 pub(crate) async fn run(
     config: MasterConfig,
     log: Log,
@@ -74,7 +75,7 @@ pub(crate) async fn run(
     let server = Server::bind(host, port, config.access.clone(), &log)
         .await
         .map_err(|error| format!("cannot listen on {host}:{port}: {error}"))?;
-    serve(server, Master::new(&config, Times::default(), &log), stop).await;
+    serve(server, Master::new(&config, TimeLimits::default(), &log), stop).await;
     Ok(())
 }
 
@@ -87,7 +88,7 @@ async fn serve(server: Server, master: Master, stop: CancellationToken) {
 }
 
 impl Master {
-    fn new(config: &MasterConfig, times: Times, log: &Log) -> Master {
+    fn new(config: &MasterConfig, times: TimeLimits, log: &Log) -> Master {
         let throttle = Throttle::new(config.poke_throttle_interval);
         Master(Arc::new(Inner {
             state: Mutex::new(State { registry: Registry::new(), throttle }),

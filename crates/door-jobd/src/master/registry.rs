@@ -19,7 +19,7 @@ pub(crate) struct Worker<P> {
 }
 
 /// A worker and the targets of the request to it.
-pub(crate) type Errand<P> = (Arc<Worker<P>>, Scope);
+pub(crate) type WorkerRequest<P> = (Arc<Worker<P>>, Scope);
 
 /// A poll to send; it must be settled when it has been answered or has failed.
 #[derive(Debug)]
@@ -84,8 +84,8 @@ impl<P> Registry<P> {
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Arc<Worker<P>>> {
         self.ready.remove(&id);
-        let place = self.workers.iter().position(|worker| worker.id == id)?;
-        Some(self.workers.remove(place))
+        let position = self.workers.iter().position(|worker| worker.id == id)?;
+        Some(self.workers.remove(position))
     }
 
     /// The polls to send. Targets without a worker that is known to listen are remembered.
@@ -106,7 +106,7 @@ impl<P> Registry<P> {
             };
             Some((Arc::clone(worker), scope))
         };
-        let errands: Vec<Errand<P>> = ready().filter_map(errand).collect();
+        let errands: Vec<WorkerRequest<P>> = ready().filter_map(errand).collect();
         errands.into_iter().map(|errand| self.issue(errand)).collect()
     }
 
@@ -119,7 +119,7 @@ impl<P> Registry<P> {
     }
 
     /// The workers for a request about these targets, or about all.
-    pub(crate) fn share(&self, targets: Option<&[String]>) -> Vec<Errand<P>> {
+    pub(crate) fn share(&self, targets: Option<&[String]>) -> Vec<WorkerRequest<P>> {
         let Some(asked) = targets else {
             let all = self.workers.iter().map(|worker| (Arc::clone(worker), Scope::Everything));
             return all.collect();
@@ -152,7 +152,7 @@ impl<P> Registry<P> {
         self.workers.iter().filter(|worker| fits(worker)).cloned().collect()
     }
 
-    fn issue(&mut self, (worker, scope): Errand<P>) -> Poll<P> {
+    fn issue(&mut self, (worker, scope): WorkerRequest<P>) -> Poll<P> {
         self.last_ticket += 1;
         self.unanswered.insert(self.last_ticket, scope.clone());
         Poll { worker, scope, ticket: self.last_ticket }
@@ -247,7 +247,7 @@ mod tests {
         registry
     }
 
-    /// Registers a worker; returns what it is polled for then.
+    /// Registers a worker and returns its first poll.
     fn enter(registry: &mut Registry<()>, id: u64, targets: Option<&[&str]>) -> Option<Scope> {
         registry.register(worker(id, targets));
         let poll = registry.set_ready(id)?;
@@ -255,14 +255,14 @@ mod tests {
         Some(poll.scope)
     }
 
-    /// Pokes; answers who is polled for what, when all answer.
+    /// Pokes and returns which workers are polled for which targets, if all answer.
     fn poke(registry: &mut Registry<()>, list: &[&str]) -> Vec<(u64, Scope)> {
         let polls = registry.poke(&wanted(list));
         polls.iter().for_each(|poll| registry.settle(poll.ticket, true));
         polls.into_iter().map(|poll| (poll.worker.id, poll.scope)).collect()
     }
 
-    fn seen(errands: Vec<Errand<()>>) -> Vec<(u64, Scope)> {
+    fn seen(errands: Vec<WorkerRequest<()>>) -> Vec<(u64, Scope)> {
         errands.into_iter().map(|(worker, scope)| (worker.id, scope)).collect()
     }
 

@@ -25,9 +25,9 @@ pub(crate) struct Call<P> {
 
 /// The result for each job so far, in the order of the request.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SignalResults {
     jobs: Vec<(String, State)>,
-    places: HashMap<String, usize>,
+    positions: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -39,7 +39,10 @@ enum State {
     Unknown(String),
 }
 
-pub(crate) fn plan<P>(registry: &Registry<P>, data: &Json) -> Result<(Vec<Call<P>>, Sent), String> {
+pub(crate) fn plan<P>(
+    registry: &Registry<P>,
+    data: &Json,
+) -> Result<(Vec<Call<P>>, SignalResults), String> {
     let jobs = read_jobs(data, &JOB)?;
     // The last signal given for a job counts.
     let mut last = HashMap::new();
@@ -51,33 +54,34 @@ pub(crate) fn plan<P>(registry: &Registry<P>, data: &Json) -> Result<(Vec<Call<P
         }
     }
     let mut calls = Vec::<Call<P>>::new();
-    let (mut serving, mut places) = (HashMap::new(), HashMap::new());
-    let mut sent = Sent { jobs: Vec::new(), places: HashMap::new() };
+    let (mut serving, mut positions) = (HashMap::new(), HashMap::new());
+    let mut sent = SignalResults { jobs: Vec::new(), positions: HashMap::new() };
     for id in order {
         let Some(job) = last.get(&id) else { continue };
         let fitting: &Vec<_> =
             serving.entry(job.target).or_insert_with(|| registry.serving(job.target));
         let signal = job.job.get("signal").cloned().unwrap_or_default();
         for worker in fitting {
-            let place = *places.entry(worker.id).or_insert_with(|| {
+            let position = *positions.entry(worker.id).or_insert_with(|| {
                 calls.push(Call { worker: Arc::clone(worker), signals: Vec::new() });
                 calls.len() - 1
             });
-            calls[place].signals.push((id.clone(), signal.clone()));
+            calls[position].signals.push((id.clone(), signal.clone()));
         }
         let state =
             if fitting.is_empty() { State::Unknown(unserved(job.target)) } else { State::No };
-        sent.places.insert(id.clone(), sent.jobs.len());
+        sent.positions.insert(id.clone(), sent.jobs.len());
         sent.jobs.push((id, state));
     }
     Ok((calls, sent))
 }
 
-impl Sent {
+impl SignalResults {
     /// Adds the answer of one worker.
     pub(crate) fn take<P>(&mut self, call: &Call<P>, answer: &Result<Json, String>) {
         for (id, _) in &call.signals {
-            let Some((_, state)) = self.places.get(id).and_then(|place| self.jobs.get_mut(*place))
+            let Some((_, state)) =
+                self.positions.get(id).and_then(|position| self.jobs.get_mut(*position))
             else {
                 continue;
             };
@@ -116,12 +120,12 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
-    /// The answer to a request, when the two workers say this.
+    /// Checks the answer to a request if the two workers answer this.
     fn check(data: &str, answers: [Result<&str, &str>; 2], expected: &str) {
         let (calls, mut sent) = plan(&registry(), &json(data)).unwrap();
         for call in &calls {
-            let place = if call.worker.id == 1 { 0 } else { 1 };
-            sent.take(call, &answers[place].map(json).map_err(str::to_owned));
+            let position = if call.worker.id == 1 { 0 } else { 1 };
+            sent.take(call, &answers[position].map(json).map_err(str::to_owned));
         }
         assert_eq!(sent.into_data().to_string(), expected);
     }

@@ -13,7 +13,7 @@ use super::*;
 use crate::net::Access;
 use crate::wire::{END, Json, Splitter};
 
-/// What nobody waits for in a test that works.
+/// Longer than any successful test takes.
 const NEVER: Duration = Duration::from_secs(3600);
 
 /// A master that runs until it is dropped.
@@ -28,11 +28,11 @@ impl Stage {
     }
 
     async fn with(ping: Duration, throttle: Duration, answer: Duration) -> Stage {
-        let times = Times { worker_answer_max: answer, listen_pause: Duration::ZERO };
+        let times = TimeLimits { worker_answer_max: answer, listen_pause: Duration::ZERO };
         Stage::start(ping, throttle, times).await
     }
 
-    async fn start(ping: Duration, throttle: Duration, times: Times) -> Stage {
+    async fn start(ping: Duration, throttle: Duration, times: TimeLimits) -> Stage {
         let config = MasterConfig {
             ping_interval: ping,
             poke_throttle_interval: throttle,
@@ -50,7 +50,7 @@ impl Stage {
         Line { stream, splitter: Splitter::default() }
     }
 
-    /// A worker that is registered.
+    /// A registered worker.
     async fn worker(&self, name: &str, targets: &str) -> Line {
         let mut line = self.connect().await;
         let data = format!(r#"{{"name":"{name}","targets":{targets}}}"#);
@@ -78,7 +78,7 @@ impl Line {
         self.stream.write_all(&bytes).await.unwrap();
     }
 
-    /// The next message; none when the connection ends.
+    /// The next message; `None` when the connection ends.
     async fn read(&mut self) -> Option<String> {
         loop {
             if let Some(message) = self.splitter.next(usize::MAX).unwrap() {
@@ -100,7 +100,7 @@ impl Line {
         self.write(&[request(no, kind, data)]).await;
     }
 
-    /// As a worker: the next request, its number kept apart.
+    /// As a worker: the number and the rest of the next request.
     async fn asked(&mut self) -> (i64, String) {
         let text = self.read().await.expect("a request");
         let message: Json = serde_json::from_str(&text).unwrap();
@@ -172,7 +172,7 @@ async fn a_remembered_poke_comes_after_the_answer_to_the_registration() {
     for _ in 0..2 {
         let mut worker = stage.worker("w", r#"["a","late"]"#).await;
         worker.serve(&poll(r#"["late"]"#), OK).await;
-        // The next one is told only because of this.
+        // Only this makes the next worker be polled.
         client.ask(1, "poke", r#"{"targets":["late"]}"#).await;
         assert_eq!(worker.asked().await.1, poll(r#"["late"]"#));
     }
@@ -180,12 +180,12 @@ async fn a_remembered_poke_comes_after_the_answer_to_the_registration() {
 
 #[tokio::test]
 async fn a_remembered_poke_waits_until_the_worker_listens() {
-    let times = Times { listen_pause: NEVER, ..Times::default() };
+    let times = TimeLimits { listen_pause: NEVER, ..TimeLimits::default() };
     let stage = Stage::start(NEVER, Duration::ZERO, times).await;
     let mut client = stage.connect().await;
     client.ask(1, "poke", r#"{"targets":["late"]}"#).await;
     let mut worker = stage.worker("w", r#"["late"]"#).await;
-    // The original listens to requests only when it has read the answer to its registration.
+    // The original listens only after it has read the answer to its registration.
     worker.write(&["[2]".to_owned()]).await;
     assert_eq!(worker.read().await.as_deref(), Some("[3]"), "it is not polled before that");
     worker.serve(&poll(r#"["late"]"#), OK).await;
@@ -205,7 +205,7 @@ async fn a_poll_that_a_lost_worker_did_not_answer_goes_to_the_next() {
 
 #[tokio::test]
 async fn a_poll_that_a_mute_worker_did_not_answer_goes_to_the_next() {
-    // Before the time of the mute worker is over, and about when it is.
+    // Before the time limit of the mute worker, and around it.
     for answer in [NEVER, Duration::from_millis(50)] {
         let stage = Stage::with(NEVER, Duration::ZERO, answer).await;
         let mut client = stage.connect().await;
@@ -213,7 +213,7 @@ async fn a_poll_that_a_mute_worker_did_not_answer_goes_to_the_next() {
         client.ask(1, "poke", r#"{"targets":["a"]}"#).await;
         mute.asked().await;
         if answer != NEVER {
-            // The second question has the same time.
+            // The second request has the same time limit.
             client.ask(2, "status", r#"{"poll_workers":true}"#).await;
         }
         let mut next = stage.worker("next", r#"["a"]"#).await;
@@ -454,8 +454,8 @@ async fn a_port_in_use_ends_the_master() {
     assert!(error.starts_with(&expected), "{error}");
 }
 
-/// Compares a message with what the page shows; a name in braces stands for a number, and for the
-/// same one each time.
+/// Compares a message with the documented one; a name in braces stands for a number, the same one
+/// each time.
 fn compare(shown: &str, seen: &str, known: &mut HashMap<String, String>) {
     let (mut shown_rest, mut seen_rest) = (shown, seen);
     while let Some((before, name, after)) = placeholder(shown_rest) {
@@ -499,7 +499,7 @@ async fn the_session_of_the_page_is_what_happens() {
             }
             (_, shown) => compare(shown, &peer.read().await.unwrap(), &mut known),
         }
-        // Memory is never twice the same.
+        // Memory usage varies.
         known.retain(|name, _| !["rss", "total", "used"].contains(&name.as_str()));
     }
 }

@@ -42,13 +42,13 @@ pub(crate) async fn connect(
     let peer = Peer::new(stream.peer_addr()?, password, CancellationToken::new(), log);
     peer.log().debug("connection established");
     let (closing, memory) = (CancellationToken::new(), Memory::new(MEMORY_BYTES_MAX));
-    let terms = Terms { password: None, closing, memory };
-    tokio::spawn(converse(stream, peer.clone(), handler, terms));
+    let rules = ConnectionRules { password: None, closing, memory };
+    tokio::spawn(converse(stream, peer.clone(), handler, rules));
     Ok(peer)
 }
 
 /// Limits and access of a connection.
-pub(super) struct Terms {
+pub(super) struct ConnectionRules {
     /// The password that the first request must carry; `None` if the peer has full access.
     pub password: Option<Password>,
     /// When cancelled, nothing more is read, and requests in progress are answered.
@@ -61,9 +61,9 @@ pub(super) async fn converse(
     mut stream: TcpStream,
     peer: Peer,
     handler: Arc<dyn Handler>,
-    terms: Terms,
+    rules: ConnectionRules,
 ) {
-    let Terms { password, closing, memory } = terms;
+    let ConnectionRules { password, closing, memory } = rules;
     let mut reader = Reader {
         peer: peer.clone(),
         handler: handler.clone(),
@@ -72,20 +72,20 @@ pub(super) async fn converse(
         share: memory.share(),
         under_way: TaskTracker::new(),
     };
-    let mut end = End::Now;
+    let mut end = CloseWhen::Now;
     let reading = async {
         end = tokio::select! {
             end = reader.read_all(&stream) => end,
-            () = closing.cancelled() => End::Answers,
+            () = closing.cancelled() => CloseWhen::Answered,
         };
         if closing.is_cancelled() && reader.under_way.is_empty() && peer.outbound().is_empty() {
             // Nothing is in progress, so there is nothing to wait for.
-            end = End::Now;
+            end = CloseWhen::Now;
         }
         if peer.end_asks() {
             handler.closed(&peer);
         }
-        if end == End::Answers {
+        if end == CloseWhen::Answered {
             reader.under_way.close();
             reader.under_way.wait().await;
         }
@@ -104,7 +104,7 @@ pub(super) async fn converse(
     if peer.end_asks() {
         handler.closed(&peer);
     }
-    if !cut && end != End::Now {
+    if !cut && end != CloseWhen::Now {
         tcp::close(&mut stream, LINGER_BYTES_MAX).await;
     }
     peer.outbound().finish();
@@ -114,11 +114,11 @@ pub(super) async fn converse(
 
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum CloseWhen {
     /// When all requests in progress have been answered.
-    Answers,
+    Answered,
     /// After the messages already queued.
-    Said,
+    QueueWritten,
     Now,
 }
 
@@ -133,15 +133,15 @@ struct Reader {
 }
 
 impl Reader {
-    async fn read_all(&mut self, stream: &TcpStream) -> End {
+    async fn read_all(&mut self, stream: &TcpStream) -> CloseWhen {
         loop {
             match self.read(stream).await {
-                Ok(0) => return End::Answers,
+                Ok(0) => return CloseWhen::Answered,
                 Ok(_) => self.peer.count_read(),
                 Err(error) => {
                     self.peer.log().warn(format_args!("socket error: {error}"));
                     self.peer.close();
-                    return End::Now;
+                    return CloseWhen::Now;
                 }
             }
             if let Err(end) = self.take_messages().await {
@@ -163,10 +163,10 @@ impl Reader {
         }
     }
 
-    async fn take_messages(&mut self) -> Result<(), End> {
+    async fn take_messages(&mut self) -> Result<(), CloseWhen> {
         loop {
             if self.peer.is_cut() {
-                return Err(End::Now);
+                return Err(CloseWhen::Now);
             }
             let bytes_max = if self.peer.is_asked() { ANSWER_BYTES_MAX } else { MESSAGE_BYTES_MAX };
             match self.splitter.next(bytes_max) {
@@ -188,7 +188,7 @@ impl Reader {
         self.share.grow(bytes)
     }
 
-    async fn take(&mut self, message: &[u8]) -> Result<(), End> {
+    async fn take(&mut self, message: &[u8]) -> Result<(), CloseWhen> {
         match wire::parse(message) {
             Message::Request(request) => self.take_request(request).await?,
             Message::Response(response) => self.peer.answered(response.no, response.result),
@@ -204,13 +204,13 @@ impl Reader {
         Ok(())
     }
 
-    async fn take_request(&mut self, request: Request) -> Result<(), End> {
+    async fn take_request(&mut self, request: Request) -> Result<(), CloseWhen> {
         if let Some(password) = &self.password {
             let given = request.password.as_ref().and_then(Password::reveal);
             if !given.is_some_and(|given| password.matches(given)) {
                 self.peer.log().warn("closing a connection: invalid password");
                 self.refuse(request.no, "invalid password");
-                return Err(End::Said);
+                return Err(CloseWhen::QueueWritten);
             }
             self.password = None;
         }
@@ -234,10 +234,10 @@ impl Reader {
     }
 
     /// The last message.
-    fn leave(&self, error: &str) -> End {
+    fn leave(&self, error: &str) -> CloseWhen {
         self.peer.log().error(format_args!("closing a connection: {error}"));
         self.refuse(0, error);
-        End::Said
+        CloseWhen::QueueWritten
     }
 
     fn refuse(&self, no: wire::RequestNo, error: &str) {

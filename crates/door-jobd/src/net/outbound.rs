@@ -33,36 +33,36 @@ struct Queue {
     writing: bool,
     finished: bool,
     /// Requests held until the peer listens; `None` once it does.
-    held: Option<Held>,
+    held: Option<HeldRequests>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldRequests {
     requests: Vec<Vec<u8>>,
     bytes: usize,
 }
 
 /// The peer does not read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct QueueFull;
 
 impl Outbound {
     /// Messages after the end are dropped.
-    pub(super) fn push(&self, message: Vec<u8>) -> Result<(), Full> {
+    pub(super) fn push(&self, message: Vec<u8>) -> Result<(), QueueFull> {
         self.lock().push(message)?;
         self.changed.notify_one();
         Ok(())
     }
 
     /// As `push`, unless requests are held.
-    pub(super) fn push_request(&self, message: Vec<u8>) -> Result<(), Full> {
+    pub(super) fn push_request(&self, message: Vec<u8>) -> Result<(), QueueFull> {
         let mut queue = self.lock();
         let Some(held) = &mut queue.held else {
             drop(queue);
             return self.push(message);
         };
         if held.bytes > WAITING_BYTES_MAX {
-            return Err(Full);
+            return Err(QueueFull);
         }
         held.bytes += cost(&message);
         held.requests.push(message);
@@ -74,7 +74,7 @@ impl Outbound {
         self.lock().held.get_or_insert_default();
     }
 
-    pub(super) fn release(&self) -> Result<(), Full> {
+    pub(super) fn release(&self) -> Result<(), QueueFull> {
         let mut queue = self.lock();
         for request in queue.held.take().unwrap_or_default().requests {
             queue.push(request)?;
@@ -123,13 +123,13 @@ impl Outbound {
 }
 
 impl Queue {
-    fn push(&mut self, message: Vec<u8>) -> Result<(), Full> {
+    fn push(&mut self, message: Vec<u8>) -> Result<(), QueueFull> {
         if self.finished {
             return Ok(());
         }
         if self.writing || !self.messages.is_empty() {
             if self.waiting_bytes > WAITING_BYTES_MAX {
-                return Err(Full);
+                return Err(QueueFull);
             }
             self.waiting_bytes += cost(&message);
         }
@@ -152,10 +152,10 @@ mod tests {
         assert_eq!(outbound.push(vec![0; WAITING_BYTES_MAX + 10]), Ok(()));
         assert_eq!(outbound.push(vec![1; 4]), Ok(()));
         assert_eq!(outbound.push(vec![2; WAITING_BYTES_MAX]), Ok(()));
-        assert_eq!(outbound.push(vec![3; 4]), Err(Full));
+        assert_eq!(outbound.push(vec![3; 4]), Err(QueueFull));
         // The first one is being written: still not more.
         assert_eq!(outbound.take().map(|message| message[0]), Some(0));
-        assert_eq!(outbound.push(vec![3; 4]), Err(Full));
+        assert_eq!(outbound.push(vec![3; 4]), Err(QueueFull));
         assert_eq!(outbound.take().map(|message| message[0]), Some(1));
         assert_eq!(outbound.take().map(|message| message[0]), Some(2));
         assert_eq!(outbound.push(vec![3; 4]), Ok(()));
@@ -195,7 +195,7 @@ mod tests {
         let outbound = Outbound::default();
         outbound.hold();
         assert_eq!(outbound.push_request(vec![0; WAITING_BYTES_MAX]), Ok(()));
-        assert_eq!(outbound.push_request(vec![1]), Err(Full));
+        assert_eq!(outbound.push_request(vec![1]), Err(QueueFull));
     }
 
     #[test]

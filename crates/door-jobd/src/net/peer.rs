@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::sync::lock;
 
-use super::outbound::{Full, Outbound};
+use super::outbound::{Outbound, QueueFull};
 use crate::log::Log;
 use crate::password::Password;
-use crate::wire::{self, Json, Numbers, RequestNo};
+use crate::wire::{self, Json, RequestNo, RequestNumbers};
 
 /// Maximum number of our unanswered requests to one peer.
 pub(super) const ASKS_MAX: usize = 10_000;
@@ -63,7 +63,7 @@ struct Inner {
     addr: SocketAddr,
     log: Log,
     outbound: Outbound,
-    asks: Mutex<Asks>,
+    asks: Mutex<PendingRequests>,
     /// Counts reads that returned bytes.
     reads: watch::Sender<u64>,
     /// The peer takes no more requests.
@@ -72,8 +72,8 @@ struct Inner {
     cut: CancellationToken,
 }
 
-struct Asks {
-    numbers: Numbers,
+struct PendingRequests {
+    numbers: RequestNumbers,
     waiting: HashMap<u32, oneshot::Sender<Result<Json, AskError>>>,
     /// Sent with the first request.
     password: Option<Password>,
@@ -87,7 +87,8 @@ impl Peer {
         cut: CancellationToken,
         log: &Log,
     ) -> Peer {
-        let asks = Asks { numbers: Numbers::new(), waiting: HashMap::new(), password };
+        let asks =
+            PendingRequests { numbers: RequestNumbers::new(), waiting: HashMap::new(), password };
         Peer(Arc::new(Inner {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             addr,
@@ -110,9 +111,9 @@ impl Peer {
     }
 
     /// Sends a request; the caller may await the answer.
-    pub(crate) fn ask(&self, kind: &str, data: Option<Json>) -> Answer {
+    pub(crate) fn ask(&self, kind: &str, data: Option<Json>) -> PendingAnswer {
         let (sender, receiver) = oneshot::channel();
-        let mut answer = Answer { peer: self.clone(), no: None, receiver };
+        let mut answer = PendingAnswer { peer: self.clone(), no: None, receiver };
         let mut asks = self.asks();
         let refusal = if self.0.ended.is_cancelled() {
             Some(AskError::Closed)
@@ -209,7 +210,7 @@ impl Peer {
         self.check(self.0.outbound.push(message));
     }
 
-    fn check(&self, pushed: Result<(), Full>) {
+    fn check(&self, pushed: Result<(), QueueFull>) {
         if pushed.is_err() {
             self.0.log.warn("closing a connection whose peer does not read");
             self.close();
@@ -251,27 +252,27 @@ impl Peer {
         first
     }
 
-    fn asks(&self) -> MutexGuard<'_, Asks> {
+    fn asks(&self) -> MutexGuard<'_, PendingRequests> {
         lock(&self.0.asks)
     }
 }
 
 /// The answer to a request of ours.
-pub(crate) struct Answer {
+pub(crate) struct PendingAnswer {
     peer: Peer,
     /// `None` if it was not sent.
     no: Option<u32>,
     receiver: oneshot::Receiver<Result<Json, AskError>>,
 }
 
-impl Answer {
+impl PendingAnswer {
     /// Waits for it, with a time limit.
     pub(crate) async fn within(self, limit: Duration) -> Result<Json, AskError> {
         tokio::time::timeout(limit, self).await.unwrap_or(Err(AskError::Late(limit)))
     }
 }
 
-impl Future for Answer {
+impl Future for PendingAnswer {
     type Output = Result<Json, AskError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -280,7 +281,7 @@ impl Future for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for PendingAnswer {
     fn drop(&mut self) {
         if let Some(no) = self.no {
             self.peer.asks().waiting.remove(&no);

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_net::{Connections, Memory, accept};
 
-use super::connection::{MEMORY_BYTES_MAX, Terms, converse};
+use super::connection::{ConnectionRules, MEMORY_BYTES_MAX, converse};
 use super::peer::{Handler, Peer};
 use crate::log::Log;
 use crate::password::Password;
@@ -95,13 +95,13 @@ impl Server {
                 continue;
             };
             log.info(format_args!("new connection from {addr}"));
-            // A token of its own: then tasks do not wait for each other when they look at it.
+            // A separate token, to avoid contention on a shared one.
             let closing = stop.child_token();
             let password = access.password_for(addr.ip());
-            let terms = Terms { password, closing, memory: memory.clone() };
+            let rules = ConnectionRules { password, closing, memory: memory.clone() };
             connections.spawn_whole(slot, |cut| {
                 let peer = Peer::new(addr, None, cut, &log);
-                converse(stream, peer, handler.clone(), terms)
+                converse(stream, peer, handler.clone(), rules)
             });
         }
         drop(listener);

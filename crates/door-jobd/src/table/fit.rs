@@ -1,47 +1,47 @@
-//! Makes the output of a program fit into the columns of a table: pure. Whatever the output is, the
-//! row can be written; what had to go is said in it.
+//! Makes the output of a program fit into the columns of a table. Pure. Any output can be written;
+//! the row says what was removed.
 
 use windlass_core::launch::Output;
 
 /// A statement is a little larger than the texts in it.
 const PACKET_SPARE: usize = 16 * 1024;
 
-/// Stands for what a column cannot have.
+/// Replaces characters that a column cannot store.
 const REPLACEMENT: char = '\u{FFFD}';
 
-/// What fits into the table.
+/// The limits of the table's columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub target: Room,
-    pub stdout: Room,
-    pub stderr: Room,
-    pub signal: Room,
-    /// The least and the greatest return code.
+pub(super) struct TableLimits {
+    pub target: ColumnLimits,
+    pub stdout: ColumnLimits,
+    pub stderr: ColumnLimits,
+    pub signal: ColumnLimits,
+    /// The smallest and largest return code.
     pub code: Option<(i64, i64)>,
-    /// Bytes of one statement.
+    /// Maximum size of one statement.
     pub packet_bytes_max: Option<usize>,
     /// Ends a SELECT that locks rows and skips those which others have locked.
     pub skip: &'static str,
 }
 
-/// What fits into one column.
+/// The limits of one column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct ColumnLimits {
     pub bytes_max: Option<usize>,
     pub chars_max: Option<usize>,
     pub alphabet: Alphabet,
 }
 
-/// Which characters a column can have.
+/// The characters that a column can store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Alphabet {
     #[default]
     All,
-    /// MySQL's old `utf8`: those of three bytes at most.
+    /// MySQL's old `utf8`: at most three bytes each.
     ThreeBytes,
     /// PostgreSQL: all but NUL.
     NoNul,
-    /// Those that every table of western Europe has.
+    /// Western European characters, common to all such character sets.
     Latin,
     Ascii,
 }
@@ -62,13 +62,13 @@ impl Alphabet {
     }
 }
 
-impl Room {
-    /// Whether a row may have this name at all.
+impl ColumnLimits {
+    /// Whether a row can contain this text at all.
     pub(super) fn can_have(&self, text: &str) -> bool {
         text.chars().all(|c| self.alphabet.has(c))
     }
 
-    /// How many bytes of `text` from its beginning fit.
+    /// How many leading bytes of `text` fit.
     fn fitting(&self, text: &str, bytes_max: usize) -> usize {
         let mut end = text.len().min(bytes_max);
         if let Some(chars) = self.chars_max {
@@ -86,45 +86,45 @@ impl Room {
     }
 }
 
-/// Both streams as texts that fit, `note` as the last line of the second.
+/// Both streams as text that fits, with `note` as the last line of the second.
 pub(super) fn outputs(
-    shape: &Shape,
+    limits: &TableLimits,
     stdout: &Output,
     stderr: &Output,
     note: Option<&str>,
 ) -> (String, String) {
-    let out = text_of(&shape.stdout, stdout);
-    let err = text_of(&shape.stderr, stderr);
-    let note = note.map(|note| shape.stderr.read(note)).unwrap_or_default();
-    let (out_max, err_max) = shares(shape, out.len(), err.len() + note.len() + 1);
+    let out = text_of(&limits.stdout, stdout);
+    let err = text_of(&limits.stderr, stderr);
+    let note = note.map(|note| limits.stderr.read(note)).unwrap_or_default();
+    let (out_max, err_max) = shares(limits, out.len(), err.len() + note.len() + 1);
     (
-        cut(&shape.stdout, out, stdout.dropped, "", out_max),
-        cut(&shape.stderr, err, stderr.dropped, &note, err_max),
+        cut(&limits.stdout, out, stdout.dropped, "", out_max),
+        cut(&limits.stderr, err, stderr.dropped, &note, err_max),
     )
 }
 
 /// A name, cut to its column.
-pub(super) fn name(room: &Room, text: &str) -> String {
-    let text = room.read(text);
-    let end = room.fitting(&text, room.bytes_max.unwrap_or(usize::MAX));
+pub(super) fn name(column_limits: &ColumnLimits, text: &str) -> String {
+    let text = column_limits.read(text);
+    let end = column_limits.fitting(&text, column_limits.bytes_max.unwrap_or(usize::MAX));
     text[..end].to_owned()
 }
 
-pub(super) fn code(shape: &Shape, code: Option<i32>) -> Option<i64> {
+pub(super) fn code(limits: &TableLimits, code: Option<i32>) -> Option<i64> {
     let code = code.map(i64::from)?;
-    Some(shape.code.map_or(code, |(least, greatest)| code.clamp(least, greatest)))
+    Some(limits.code.map_or(code, |(least, greatest)| code.clamp(least, greatest)))
 }
 
-/// One packet has both: each may have half of it, and what the other leaves.
-fn shares(shape: &Shape, out: usize, err: usize) -> (usize, usize) {
-    let Some(packet) = shape.packet_bytes_max else { return (usize::MAX, usize::MAX) };
+/// Both share one packet: each gets half of it, plus what the other leaves.
+fn shares(limits: &TableLimits, out: usize, err: usize) -> (usize, usize) {
+    let Some(packet) = limits.packet_bytes_max else { return (usize::MAX, usize::MAX) };
     let all = packet.saturating_sub(PACKET_SPARE);
     let half = all / 2;
     (all - err.min(half), all - out.min(half))
 }
 
 /// A character that was split where the output was cut is dropped, not replaced.
-fn text_of(room: &Room, output: &Output) -> String {
+fn text_of(column_limits: &ColumnLimits, output: &Output) -> String {
     let mut bytes = output.bytes.as_slice();
     if output.dropped > 0 {
         let last = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
@@ -134,26 +134,32 @@ fn text_of(room: &Room, output: &Output) -> String {
         };
         bytes = &bytes[..bytes.len() - if split { last } else { 0 }];
     }
-    room.read(&String::from_utf8_lossy(bytes))
+    column_limits.read(&String::from_utf8_lossy(bytes))
 }
 
-/// The text, what was cut from it, and a note, in this order.
-fn cut(room: &Room, mut text: String, dropped: u64, note: &str, bytes_max: usize) -> String {
-    let bytes_max = bytes_max.min(room.bytes_max.unwrap_or(usize::MAX));
+/// The text, a note about the cut, and `note`, in this order.
+fn cut(
+    column_limits: &ColumnLimits,
+    mut text: String,
+    dropped: u64,
+    note: &str,
+    bytes_max: usize,
+) -> String {
+    let bytes_max = bytes_max.min(column_limits.bytes_max.unwrap_or(usize::MAX));
     let all = text.len() as u64 + dropped;
     let whole = tail(&text, dropped, note);
     let chars = || text.chars().count() + whole.chars().count();
     let fits = text.len() + whole.len() <= bytes_max;
-    if fits && room.chars_max.is_none_or(|max| chars() <= max) {
+    if fits && column_limits.chars_max.is_none_or(|max| chars() <= max) {
         return text + &whole;
     }
     let longest = tail("x", all, note);
     let bytes = bytes_max.saturating_sub(longest.len());
-    let chars = room.chars_max.map(|max| max.saturating_sub(longest.chars().count()));
-    text.truncate(Room { chars_max: chars, ..room.clone() }.fitting(&text, bytes));
+    let chars = column_limits.chars_max.map(|max| max.saturating_sub(longest.chars().count()));
+    text.truncate(ColumnLimits { chars_max: chars, ..column_limits.clone() }.fitting(&text, bytes));
     let rest = tail(&text, all - text.len() as u64, note);
     text.push_str(&rest);
-    text.truncate(room.fitting(&text, bytes_max));
+    text.truncate(column_limits.fitting(&text, bytes_max));
     text
 }
 
@@ -178,45 +184,53 @@ mod tests {
         Output { bytes: bytes.to_vec(), dropped }
     }
 
-    fn fitted(room: &Room, bytes: &[u8], dropped: u64, note: Option<&str>) -> String {
-        let shape = Shape { stderr: room.clone(), ..Shape::default() };
-        outputs(&shape, &Output::default(), &output(bytes, dropped), note).1
+    fn fitted(
+        column_limits: &ColumnLimits,
+        bytes: &[u8],
+        dropped: u64,
+        note: Option<&str>,
+    ) -> String {
+        let limits = TableLimits { stderr: column_limits.clone(), ..TableLimits::default() };
+        outputs(&limits, &Output::default(), &output(bytes, dropped), note).1
     }
 
     #[test]
     fn what_fits_stays_as_it_is() {
-        let room = Room { bytes_max: Some(5), ..Room::default() };
-        assert_eq!(fitted(&room, b"a\0b\nc", 0, None), "a\0b\nc");
-        assert_eq!(fitted(&Room::default(), b"", 0, None), "");
+        let column_limits = ColumnLimits { bytes_max: Some(5), ..ColumnLimits::default() };
+        assert_eq!(fitted(&column_limits, b"a\0b\nc", 0, None), "a\0b\nc");
+        assert_eq!(fitted(&ColumnLimits::default(), b"", 0, None), "");
     }
 
     #[test]
     fn what_does_not_fit_is_cut_between_characters_and_counted() {
-        let room = Room { bytes_max: Some(20), ..Room::default() };
+        let column_limits = ColumnLimits { bytes_max: Some(20), ..ColumnLimits::default() };
         let text = "äääääääääääääääääääää";
-        let cut = fitted(&room, text.as_bytes(), 0, None);
+        let cut = fitted(&column_limits, text.as_bytes(), 0, None);
         assert_eq!(cut, "ää\n[cut: 38 bytes]");
-        let room = Room { chars_max: Some(18), ..Room::default() };
-        assert_eq!(fitted(&room, text.as_bytes(), 0, None), "ää\n[cut: 38 bytes]");
-        let tiny = Room { bytes_max: Some(3), ..Room::default() };
+        let column_limits = ColumnLimits { chars_max: Some(18), ..ColumnLimits::default() };
+        assert_eq!(fitted(&column_limits, text.as_bytes(), 0, None), "ää\n[cut: 38 bytes]");
+        let tiny = ColumnLimits { bytes_max: Some(3), ..ColumnLimits::default() };
         assert_eq!(fitted(&tiny, b"abcdefgh", 0, None).len(), 3);
     }
 
     #[test]
     fn what_was_dropped_before_is_counted_and_split_characters_go() {
         let split = &"xä".as_bytes()[..2];
-        assert_eq!(fitted(&Room::default(), split, 9, None), "x\n[cut: 9 bytes]");
-        assert_eq!(fitted(&Room::default(), split, 0, None), "x\u{FFFD}");
-        assert_eq!(fitted(&Room::default(), b"x\xff", 9, None), "x\u{FFFD}\n[cut: 9 bytes]");
+        assert_eq!(fitted(&ColumnLimits::default(), split, 9, None), "x\n[cut: 9 bytes]");
+        assert_eq!(fitted(&ColumnLimits::default(), split, 0, None), "x\u{FFFD}");
+        assert_eq!(
+            fitted(&ColumnLimits::default(), b"x\xff", 9, None),
+            "x\u{FFFD}\n[cut: 9 bytes]"
+        );
     }
 
     #[test]
     fn a_note_is_the_last_line_and_survives_a_cut() {
-        assert_eq!(fitted(&Room::default(), b"x", 0, Some("why")), "x\nwhy");
-        assert_eq!(fitted(&Room::default(), b"x\n", 0, Some("why")), "x\nwhy");
-        assert_eq!(fitted(&Room::default(), b"", 0, Some("why")), "why");
-        let room = Room { bytes_max: Some(22), ..Room::default() };
-        let cut = fitted(&room, &[b'x'; 100], 0, Some("why"));
+        assert_eq!(fitted(&ColumnLimits::default(), b"x", 0, Some("why")), "x\nwhy");
+        assert_eq!(fitted(&ColumnLimits::default(), b"x\n", 0, Some("why")), "x\nwhy");
+        assert_eq!(fitted(&ColumnLimits::default(), b"", 0, Some("why")), "why");
+        let column_limits = ColumnLimits { bytes_max: Some(22), ..ColumnLimits::default() };
+        let cut = fitted(&column_limits, &[b'x'; 100], 0, Some("why"));
         assert!(cut.ends_with(" bytes]\nwhy") && cut.len() <= 22, "{cut}");
     }
 
@@ -230,17 +244,18 @@ mod tests {
             (Alphabet::Ascii, "a???"),
         ];
         for (alphabet, wanted) in cases {
-            let room = Room { alphabet, ..Room::default() };
-            assert_eq!(fitted(&room, "a\0\u{1F600}ü".as_bytes(), 0, None), wanted);
+            let column_limits = ColumnLimits { alphabet, ..ColumnLimits::default() };
+            assert_eq!(fitted(&column_limits, "a\0\u{1F600}ü".as_bytes(), 0, None), wanted);
         }
     }
 
     #[test]
     fn both_outputs_share_one_packet() {
-        let shape = Shape { packet_bytes_max: Some(PACKET_SPARE + 1000), ..Shape::default() };
+        let limits =
+            TableLimits { packet_bytes_max: Some(PACKET_SPARE + 1000), ..TableLimits::default() };
         let lengths = |out: usize, err: usize| {
             let made = |bytes: usize| output(&vec![b'x'; bytes], 0);
-            let (out, err) = outputs(&shape, &made(out), &made(err), None);
+            let (out, err) = outputs(&limits, &made(out), &made(err), None);
             (out.len(), err.len())
         };
         assert_eq!(lengths(100, 800), (100, 800));
@@ -251,11 +266,11 @@ mod tests {
 
     #[test]
     fn codes_and_names_are_brought_into_range() {
-        let shape = Shape { code: Some((0, 255)), ..Shape::default() };
-        assert_eq!(code(&shape, Some(256)), Some(255));
-        assert_eq!(code(&shape, Some(-1)), Some(0));
-        assert_eq!(code(&shape, None), None);
-        let room = Room { chars_max: Some(10), ..Room::default() };
-        assert_eq!(name(&room, "SIGRTMIN+12"), "SIGRTMIN+1");
+        let limits = TableLimits { code: Some((0, 255)), ..TableLimits::default() };
+        assert_eq!(code(&limits, Some(256)), Some(255));
+        assert_eq!(code(&limits, Some(-1)), Some(0));
+        assert_eq!(code(&limits, None), None);
+        let column_limits = ColumnLimits { chars_max: Some(10), ..ColumnLimits::default() };
+        assert_eq!(name(&column_limits, "SIGRTMIN+12"), "SIGRTMIN+1");
     }
 }

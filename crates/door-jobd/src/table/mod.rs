@@ -24,21 +24,21 @@ use windlass_core::launch::Output;
 
 pub(crate) use url::{Server, Storage};
 
-/// The worker that accepts: its name, and a number that is new at every start.
+/// A worker: its name, and a number that is new at every start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub name: String,
     pub boot: u64,
 }
 
-/// What a row was before it was accepted, and becomes when it is handed back.
+/// The status of a row before it was accepted, and after it is handed back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     Waiting,
     Manual,
 }
 
-/// A row that is now accepted, and ours.
+/// An accepted row of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     pub id: u64,
@@ -49,17 +49,17 @@ pub(crate) struct Row {
 /// The answer to a fetch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fetched {
-    /// In the order of their ids.
+    /// Ordered by id.
     pub rows: Vec<Row>,
-    /// Ids that are now ignored: the database takes their target for ours, but it is spelled
-    /// otherwise.
+    /// Ids that were set to ignored: the database considers their target equal to ours, but the
+    /// spelling differs.
     pub ignored: Vec<u64>,
-    /// More rows may wait: the limit was reached, or others held some at that moment. When there
-    /// are no rows, ask again only after a pause.
+    /// More rows may be waiting: the limit was reached, or others had locked some. If there are no
+    /// rows, pause before the next fetch.
     pub more: bool,
 }
 
-/// What became of a row that a client asked for.
+/// The outcome for a row that a client requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Manual {
     Accepted(Row),
@@ -87,13 +87,13 @@ pub(crate) struct End {
     pub signal: Option<String>,
     pub stdout: Output,
     pub stderr: Output,
-    /// A last line of `stderr` from us, such as why the job was ended. It is never cut.
+    /// Our own last line of `stderr`, such as why the job was killed. It is never cut.
     pub note: Option<String>,
     /// In UNIX seconds.
     pub finished_at: i64,
 }
 
-/// An end that is not in the table, and why asking again does not help.
+/// An end that could not be written, and why a retry will not help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unwritten {
     /// The row is no longer ours: it was recovered by another worker, or deleted.
@@ -102,48 +102,48 @@ pub(crate) enum Unwritten {
     Refused(u64, String),
 }
 
-/// What becomes of a job that ran when its worker was lost.
+/// What happens to a job that was running when its worker was lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Interrupted {
-    /// It ends as failed, with a reason in `stderr`.
+    /// It fails, with a reason in `stderr`.
     #[default]
     Fail,
-    /// It becomes what it was before it was accepted, so that it runs again.
+    /// It gets its previous status back and runs again.
     Retry,
 }
 
-/// What a recovery did to the rows of workers that are gone.
+/// The result of a recovery of rows of lost workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// Accepted rows that are what they were before, and running ones that are to run again.
+    /// Accepted rows that got their previous status back, and running ones that will run again.
     pub back: Vec<Row>,
-    /// Running rows that ended as failed.
+    /// Running rows that were set to failed.
     pub failed: Vec<u64>,
-    /// More marks have run out than one call takes: ask again.
+    /// More marks have expired than one call handles: call again.
     pub more: bool,
 }
 
-/// Why the table did not do it, by what the caller does about it.
+/// Errors, grouped by what the caller does about them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TableError {
-    /// The database cannot be reached or is busy. Nothing is known to have happened; ask again
-    /// later. Whatever did happen unheard is mended by the next call or when the lease runs out.
+    /// The database is unreachable or busy. The outcome is unknown; retry later. Changes without a
+    /// confirmation are corrected by the next call or when the lease expires.
     #[error("the database is away: {0}")]
     Away(String),
-    /// It answers, and says no: a missing table, a wrong password, a right that is not given.
+    /// The database refuses: a missing table, a wrong password, missing rights.
     #[error("the database refuses: {0}")]
     Refused(String),
 }
 
-/// One worker's view of the table. All adapters behave alike. Connections are made when they are
-/// needed and made anew when they are lost.
+/// One worker's view of the table. All adapters behave alike. Connections are opened on demand and
+/// reopened when lost.
 #[async_trait]
 pub(crate) trait Table: Send + Sync + 'static {
-    /// Looks whether the table can be worked with, and makes the table of marks if it may.
+    /// Checks whether the table is usable, and creates the table of marks if allowed.
     async fn prepare(&self) -> Result<(), TableError>;
 
-    /// Accepts waiting rows of these targets, those with the lowest ids first. Several workers may
-    /// ask at once; each row goes to one of them.
+    /// Accepts waiting rows of these targets, lowest ids first. Several workers may fetch at once;
+    /// each row goes to one of them.
     async fn fetch(
         &self,
         targets: &[String],
@@ -151,8 +151,8 @@ pub(crate) trait Table: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<Fetched, TableError>;
 
-    /// Accepts the rows of these ids which have the status `manual` and one of these targets. One
-    /// answer for each id, in the order asked.
+    /// Accepts rows by id that have the status `manual` and one of these targets. Returns one
+    /// result per id, in order.
     async fn accept_manual(
         &self,
         ids: &[u64],
@@ -160,24 +160,23 @@ pub(crate) trait Table: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<Vec<Manual>, TableError>;
 
-    /// Accepted rows begin to run; `now` in UNIX seconds. Returns the ids that did: the others are
-    /// no longer ours or are gone, and must not be run.
+    /// Marks accepted rows as running; `now` in UNIX seconds. Returns the ids that were marked: the
+    /// others are no longer ours or gone, and must not run.
     async fn start(&self, ids: &[u64], now: i64) -> Result<Vec<u64>, TableError>;
 
     /// Writes how jobs ended. Text that does not fit is cut or replaced, and the row says so.
     /// Repeating it is harmless.
     async fn finish(&self, ends: &[End]) -> Result<Vec<Unwritten>, TableError>;
 
-    /// Accepted rows that were not started become what they were.
+    /// Gives accepted rows that were not started their previous status back.
     async fn hand_back(&self, rows: &[Row]) -> Result<(), TableError>;
 
-    /// Keeps rows ours for another lease. Returns the ids that are no longer ours.
+    /// Renews the leases of rows. Returns the ids that are no longer ours.
     async fn renew(&self, ids: &[u64], lease: Duration) -> Result<Vec<u64>, TableError>;
 
-    /// Takes care of the rows whose marks have run out, except those that we hold; `now` in UNIX
-    /// seconds, `reason` for the `stderr` of jobs that fail by it. After an outage of the database
-    /// all leases may have run out, also those of workers that live: wait for one lease before
-    /// asking.
+    /// Recovers rows with expired marks, except those that we hold; `now` in UNIX seconds, `reason`
+    /// for the `stderr` of failed jobs. After an outage all leases may have expired, even those of
+    /// live workers: wait for one lease before calling this.
     async fn recover(
         &self,
         held: &[u64],
@@ -186,11 +185,11 @@ pub(crate) trait Table: Send + Sync + 'static {
         reason: &str,
     ) -> Result<Recovered, TableError>;
 
-    /// Closes the connections; nothing is asked after it.
+    /// Closes the connections. To be called last.
     async fn close(&self);
 }
 
-/// The adapter for the database that has the table. Connects to nothing yet.
+/// The adapter for this kind of database. Does not connect yet.
 pub(crate) fn open(storage: &Storage, owner: Owner) -> Arc<dyn Table> {
     match storage {
         Storage::Mysql(server) => {

@@ -25,8 +25,8 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder, Params};
 use tokio::time::timeout;
 
-use super::fit::{Alphabet, Room, Shape};
-use super::pool::{Loan, Pool};
+use super::fit::{Alphabet, ColumnLimits, TableLimits};
+use super::pool::{Pool, PooledConnection};
 use super::session::{Backend, Dialect, Fault, Session, Value};
 use super::url::Server;
 
@@ -38,7 +38,7 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Prepared statements that a connection keeps.
 const STATEMENTS_MAX: usize = 64;
 
-/// A dead peer is noticed after a while even when nothing is sent to it.
+/// Detects a dead peer even when nothing is sent.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// How long to wait for another session's lock.
@@ -60,12 +60,12 @@ const SKIP_LOCKED: &str = " FOR UPDATE SKIP LOCKED";
 /// Server errors that mean a conflict with other sessions.
 const CLASHES: [u16; 3] = [1205, 1213, 1020];
 
-/// Errors of the server that pass: too many connections, a full disk, shutting down, read-only for
-/// a while, a query that was killed, a cluster node that is not ready.
+/// Server errors that pass: too many connections, a full disk, shutting down, temporarily
+/// read-only, a killed query, a cluster node that is not ready.
 const PASSING: [u16; 14] =
     [1021, 1040, 1047, 1053, 1077, 1114, 1158, 1159, 1160, 1161, 1203, 1290, 1317, 1836];
 
-/// Whether there is a binary log, and of what.
+/// The format of the binary log, if there is one.
 const BINARY_LOG: &str =
     "SHOW SESSION VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')";
 
@@ -96,8 +96,8 @@ impl Mysql {
             let mut connection = Conn::new(self.options.clone()).await?;
             let lock_wait = format!("SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}");
             connection.query_drop(lock_wait).await?;
-            // Without gaps being locked workers do not meet where no row is. A binary log of
-            // statements does not allow it.
+            // Without gap locks, workers do not block each other where no row is. A statement-based
+            // binary log does not allow that.
             let log: Vec<(String, String)> = connection.query(BINARY_LOG).await?;
             let is = |value: &str| log.iter().any(|(_, set)| set.eq_ignore_ascii_case(value));
             if !(is("ON") && is("STATEMENT")) {
@@ -111,17 +111,17 @@ impl Mysql {
     }
 
     async fn session(&self) -> Result<MysqlSession, Fault> {
-        let mut loan = self.pool.place().await?;
+        let mut pooled = self.pool.borrow().await?;
         // Idle connections may have been closed by the server long ago.
-        while let Some(idle) = loan.connection() {
+        while let Some(idle) = pooled.connection() {
             if idle.query_drop("START TRANSACTION").await.is_ok() {
-                return Ok(MysqlSession { loan });
+                return Ok(MysqlSession { pooled });
             }
-            loan.take_idle();
+            pooled.take_idle();
         }
-        let connection = loan.put(self.connect().await?);
+        let connection = pooled.put(self.connect().await?);
         connection.query_drop("START TRANSACTION").await.map_err(fault)?;
-        Ok(MysqlSession { loan })
+        Ok(MysqlSession { pooled })
     }
 }
 
@@ -135,7 +135,7 @@ impl Backend for Mysql {
         Ok(Box::new(self.session().await?))
     }
 
-    async fn look(&self, schema: Option<&str>, table: &str) -> Result<Shape, Fault> {
+    async fn inspect(&self, schema: Option<&str>, table: &str) -> Result<TableLimits, Fault> {
         let mut session = Box::new(self.session().await?);
         let columns = "SELECT column_name, data_type, column_type, character_set_name, \
                        character_octet_length, character_maximum_length \
@@ -145,27 +145,27 @@ impl Backend for Mysql {
         let columns = session.rows(columns, vec![schema, Value::Text(table.into())]).await?;
         let packet = session.rows("SELECT @@max_allowed_packet", Vec::new()).await?;
         let packet = packet.first().and_then(|row| row.first()).and_then(Value::id);
-        let mut shape = Shape {
+        let mut limits = TableLimits {
             packet_bytes_max: packet.and_then(|bytes| usize::try_from(bytes).ok()),
             skip: DIALECT.lock,
-            ..Shape::default()
+            ..TableLimits::default()
         };
         for column in &columns {
             let [name, ..] = column.as_slice() else { continue };
             match name.text().to_ascii_lowercase().as_str() {
-                "target" => shape.target = room(column),
-                "stdout" => shape.stdout = room(column),
-                "stderr" => shape.stderr = room(column),
-                "sig" => shape.signal = room(column),
-                "return_code" => shape.code = code_range(column),
+                "target" => limits.target = column_limits(column),
+                "stdout" => limits.stdout = column_limits(column),
+                "stderr" => limits.stderr = column_limits(column),
+                "sig" => limits.signal = column_limits(column),
+                "return_code" => limits.code = code_range(column),
                 _ => {}
             }
         }
         session.commit().await?;
         if self.knows_skip_locked().await? {
-            shape.skip = SKIP_LOCKED;
+            limits.skip = SKIP_LOCKED;
         }
-        Ok(shape)
+        Ok(limits)
     }
 
     async fn close(&self) {
@@ -179,7 +179,7 @@ impl Mysql {
     /// MySQL since 8.0 and MariaDB since 10.6.
     async fn knows_skip_locked(&self) -> Result<bool, Fault> {
         let mut session = self.session().await?;
-        let Some(connection) = session.loan.connection() else { return Ok(false) };
+        let Some(connection) = session.pooled.connection() else { return Ok(false) };
         match connection.query_drop(format!("SELECT 1 FROM DUAL{SKIP_LOCKED}")).await {
             Err(Error::Server(told)) if told.code == SYNTAX => Ok(false),
             asked => asked.map(|()| true).map_err(fault),
@@ -188,12 +188,12 @@ impl Mysql {
 }
 
 struct MysqlSession {
-    loan: Loan<Conn>,
+    pooled: PooledConnection<Conn>,
 }
 
 impl MysqlSession {
     fn connection(&mut self) -> Result<&mut Conn, Fault> {
-        self.loan.connection().ok_or_else(|| Fault::Away("the connection is gone".into()))
+        self.pooled.connection().ok_or_else(|| Fault::Away("the connection is gone".into()))
     }
 }
 
@@ -222,7 +222,7 @@ impl Session for MysqlSession {
 
     async fn commit(mut self: Box<Self>) -> Result<(), Fault> {
         self.connection()?.query_drop("COMMIT").await.map_err(fault)?;
-        self.loan.keep();
+        self.pooled.keep();
         Ok(())
     }
 }
@@ -256,26 +256,27 @@ fn fault(error: Error) -> Fault {
     }
 }
 
-fn room(column: &[Value]) -> Room {
-    let [_, _, _, charset, bytes, chars] = column else { return Room::default() };
+fn column_limits(column: &[Value]) -> ColumnLimits {
+    let [_, _, _, charset, bytes, chars] = column else { return ColumnLimits::default() };
     let charset = charset.text().to_ascii_lowercase();
     let size = |value: &Value| value.id().and_then(|size| usize::try_from(size).ok());
-    let mut room = Room { bytes_max: size(bytes), chars_max: None, ..Room::default() };
+    let mut column_limits =
+        ColumnLimits { bytes_max: size(bytes), chars_max: None, ..ColumnLimits::default() };
     match charset.as_str() {
         "" | "utf8mb4" => {}
-        "utf8" | "utf8mb3" => room.alphabet = Alphabet::ThreeBytes,
-        "latin1" => room.alphabet = Alphabet::Latin,
+        "utf8" | "utf8mb3" => column_limits.alphabet = Alphabet::ThreeBytes,
+        "latin1" => column_limits.alphabet = Alphabet::Latin,
         _ => {
-            // It may need up to four bytes for what we count as one.
-            room.alphabet = Alphabet::Ascii;
-            room.bytes_max = room.bytes_max.map(|bytes| bytes / 4);
+            // A character may need up to four bytes.
+            column_limits.alphabet = Alphabet::Ascii;
+            column_limits.bytes_max = column_limits.bytes_max.map(|bytes| bytes / 4);
         }
     }
-    // Texts without a length of their own say their bytes as characters too.
-    if size(chars) != room.bytes_max {
-        room.chars_max = size(chars);
+    // Text types without a length report their bytes as characters, too.
+    if size(chars) != column_limits.bytes_max {
+        column_limits.chars_max = size(chars);
     }
-    room
+    column_limits
 }
 
 fn code_range(column: &[Value]) -> Option<(i64, i64)> {

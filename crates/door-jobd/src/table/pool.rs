@@ -9,44 +9,45 @@ use windlass_core::sync::lock;
 
 use super::session::Fault;
 
-/// Transactions at a time.
+/// Maximum number of concurrent transactions.
 const CONNECTIONS_MAX: usize = 4;
 
 pub(super) struct Pool<C> {
     idle: Arc<Mutex<Vec<C>>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// A borrowed connection. It is returned only by `keep`; after a failed transaction it is closed,
 /// which rolls the transaction back.
-pub(super) struct Loan<C> {
+pub(super) struct PooledConnection<C> {
     connection: Option<C>,
     idle: Arc<Mutex<Vec<C>>>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<C> Pool<C> {
     pub(super) fn new() -> Self {
-        Self { idle: Arc::default(), places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+        Self { idle: Arc::default(), permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
     }
 
-    /// A place, and an idle connection if there is one.
-    pub(super) async fn place(&self) -> Result<Loan<C>, Fault> {
+    /// Borrows a slot, with an idle connection if there is one.
+    pub(super) async fn borrow(&self) -> Result<PooledConnection<C>, Fault> {
         let closed = |_| Fault::Away("the connections were closed".into());
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(closed)?;
-        let mut loan = Loan { connection: None, idle: Arc::clone(&self.idle), _place: place };
-        loan.take_idle();
-        Ok(loan)
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(closed)?;
+        let mut pooled =
+            PooledConnection { connection: None, idle: Arc::clone(&self.idle), _permit: permit };
+        pooled.take_idle();
+        Ok(pooled)
     }
 
     /// Closes idle connections and lends no more.
     pub(super) fn close(&self) -> Vec<C> {
-        self.places.close();
+        self.permits.close();
         std::mem::take(&mut *lock(&self.idle))
     }
 }
 
-impl<C> Loan<C> {
+impl<C> PooledConnection<C> {
     /// Replaces a dead idle connection by the next one.
     pub(super) fn take_idle(&mut self) {
         self.connection = lock(&self.idle).pop();

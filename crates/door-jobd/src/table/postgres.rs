@@ -26,18 +26,18 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
-use super::fit::{Alphabet, Room, Shape};
-use super::pool::{Loan, Pool};
+use super::fit::{Alphabet, ColumnLimits, TableLimits};
+use super::pool::{Pool, PooledConnection};
 use super::session::{Backend, Dialect, Fault, Session, Value};
 use super::url::Server;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// PostgreSQL allows a gigabyte for a value, and memory for a few copies of it is not a matter of
-/// course.
+/// PostgreSQL allows values of one gigabyte, but we should not need memory for several copies of
+/// that.
 const PACKET_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Locks are waited for this long; the rest is for reading and writing as expected.
+/// A time limit for locks, and the expected text formats.
 const SETTINGS: &str =
     "SET lock_timeout = '5s'; SET default_transaction_isolation = 'read committed'";
 
@@ -54,7 +54,8 @@ const DIALECT: Dialect = Dialect {
 
 const SKIP_LOCKED: &str = " FOR UPDATE SKIP LOCKED";
 
-/// Classes of errors that pass: lost connections, too few resources, an operator's doing, a disk.
+/// Error classes that pass: lost connections, insufficient resources, operator intervention, system
+/// errors.
 const PASSING: [&str; 4] = ["08", "53", "57", "58"];
 
 pub(super) struct Postgres {
@@ -78,7 +79,7 @@ impl Postgres {
     async fn connect(&self) -> Result<Client, Fault> {
         let connecting = async {
             let (client, connection) = self.config.connect(NoTls).await?;
-            // Ends with the client.
+            // The task ends with the client.
             tokio::spawn(connection);
             client.batch_execute(SETTINGS).await?;
             Ok(client)
@@ -88,17 +89,17 @@ impl Postgres {
     }
 
     async fn session(&self) -> Result<PostgresSession, Fault> {
-        let mut loan = self.pool.place().await?;
+        let mut pooled = self.pool.borrow().await?;
         // Idle connections may have been closed by the server long ago.
-        while let Some(idle) = loan.connection() {
+        while let Some(idle) = pooled.connection() {
             if idle.batch_execute("BEGIN").await.is_ok() {
-                return Ok(PostgresSession { loan });
+                return Ok(PostgresSession { pooled });
             }
-            loan.take_idle();
+            pooled.take_idle();
         }
-        let client = loan.put(self.connect().await?);
+        let client = pooled.put(self.connect().await?);
         client.batch_execute("BEGIN").await.map_err(|error| fault(&error))?;
-        Ok(PostgresSession { loan })
+        Ok(PostgresSession { pooled })
     }
 }
 
@@ -112,7 +113,7 @@ impl Backend for Postgres {
         Ok(Box::new(self.session().await?))
     }
 
-    async fn look(&self, schema: Option<&str>, table: &str) -> Result<Shape, Fault> {
+    async fn inspect(&self, schema: Option<&str>, table: &str) -> Result<TableLimits, Fault> {
         let mut session = Box::new(self.session().await?);
         let columns = "SELECT CAST(column_name AS TEXT), CAST(data_type AS TEXT), \
                        CAST(character_maximum_length AS BIGINT) \
@@ -124,28 +125,28 @@ impl Backend for Postgres {
             session.rows("SELECT current_setting('server_encoding')", Vec::new()).await?;
         let utf8 = encoding.first().and_then(|row| row.first()).is_some_and(|e| e.text() == "UTF8");
         let alphabet = if utf8 { Alphabet::NoNul } else { Alphabet::Ascii };
-        let mut shape = Shape {
+        let mut limits = TableLimits {
             packet_bytes_max: Some(PACKET_BYTES_MAX),
             skip: SKIP_LOCKED,
-            ..Shape::default()
+            ..TableLimits::default()
         };
         for column in &columns {
             let [name, kind, chars] = column.as_slice() else { continue };
             let chars_max = chars.id().and_then(|chars| usize::try_from(chars).ok());
-            let room = Room { chars_max, alphabet, ..Room::default() };
+            let column_limits = ColumnLimits { chars_max, alphabet, ..ColumnLimits::default() };
             match name.text().as_str() {
-                "target" => shape.target = room,
-                "stdout" => shape.stdout = room,
-                "stderr" => shape.stderr = room,
-                "sig" => shape.signal = room,
+                "target" => limits.target = column_limits,
+                "stdout" => limits.stdout = column_limits,
+                "stderr" => limits.stderr = column_limits,
+                "sig" => limits.signal = column_limits,
                 "return_code" if kind.text() == "smallint" => {
-                    shape.code = Some((i16::MIN.into(), i16::MAX.into()));
+                    limits.code = Some((i16::MIN.into(), i16::MAX.into()));
                 }
                 _ => {}
             }
         }
         session.commit().await?;
-        Ok(shape)
+        Ok(limits)
     }
 
     async fn close(&self) {
@@ -154,12 +155,12 @@ impl Backend for Postgres {
 }
 
 struct PostgresSession {
-    loan: Loan<Client>,
+    pooled: PooledConnection<Client>,
 }
 
 impl PostgresSession {
     fn client(&mut self) -> Result<&mut Client, Fault> {
-        self.loan.connection().ok_or_else(|| Fault::Away("the connection is gone".into()))
+        self.pooled.connection().ok_or_else(|| Fault::Away("the connection is gone".into()))
     }
 }
 
@@ -182,14 +183,14 @@ impl Session for PostgresSession {
 
     async fn commit(mut self: Box<Self>) -> Result<(), Fault> {
         self.client()?.batch_execute("COMMIT").await.map_err(|error| fault(&error))?;
-        self.loan.keep();
+        self.pooled.keep();
         Ok(())
     }
 }
 
 type Parameter = (Box<dyn ToSql + Sync + Send>, Type);
 
-/// Texts have no type, so that the server takes them for what the column is.
+/// Text is sent without a type, so that the server converts it to the column's type.
 fn parameter(value: Value) -> Parameter {
     match value {
         Value::Null => (Box::new(None::<String>), Type::UNKNOWN),
@@ -202,7 +203,7 @@ fn borrowed((value, kind): &Parameter) -> (&(dyn ToSql + Sync), Type) {
     (&**value, kind.clone())
 }
 
-/// `$1` for the first `?`; quoted names and texts are left alone.
+/// Replaces `?` by `$1`, `$2` …, except in quoted names and texts.
 fn numbered(sql: &str) -> String {
     let mut out = String::with_capacity(sql.len() + 16);
     let (mut number, mut quote) = (0, None);

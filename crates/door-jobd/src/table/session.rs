@@ -4,9 +4,9 @@
 use async_trait::async_trait;
 
 use super::TableError;
-use super::fit::Shape;
+use super::fit::TableLimits;
 
-/// What goes into a statement and comes out of it.
+/// A parameter or a result of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Null,
@@ -68,25 +68,25 @@ impl From<Fault> for TableError {
     }
 }
 
-/// How a database writes SQL.
+/// The SQL dialect of a database.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dialect {
-    /// Around names.
+    /// Quotes names.
     pub quote: char,
     /// Ends a SELECT that locks its rows.
     pub lock: &'static str,
-    /// The clock, in milliseconds since 1970.
+    /// The server's time, in milliseconds since 1970.
     pub now: &'static str,
-    /// Reads a column as text, whatever its type; `{}` is its name.
+    /// Converts a column of any type to text; `{}` is its name.
     pub as_text: &'static str,
-    /// Makes INSERT replace what has the same id.
+    /// Makes INSERT replace a row with the same id.
     pub or_replace: &'static str,
-    /// Types of the table of marks: a number, a text of 255 characters.
+    /// Column types of the table of marks: an integer, and text of 255 characters.
     pub number: &'static str,
     pub name: &'static str,
 }
 
-/// A transaction in progress. Statements have `?` for values. Dropping it undoes everything.
+/// A transaction in progress. Statements use `?` for values. Dropping it rolls it back.
 #[async_trait]
 pub(super) trait Session: Send {
     async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Vec<Value>>, Fault>;
@@ -103,8 +103,8 @@ pub(super) trait Backend: Send + Sync + 'static {
 
     async fn begin(&self) -> Result<Box<dyn Session>, Fault>;
 
-    /// What fits into the columns. `schema` as in `schema.table`.
-    async fn look(&self, schema: Option<&str>, table: &str) -> Result<Shape, Fault>;
+    /// Reads the limits of the columns. `schema` as in `schema.table`.
+    async fn inspect(&self, schema: Option<&str>, table: &str) -> Result<TableLimits, Fault>;
 
     async fn close(&self);
 }

@@ -28,13 +28,13 @@ use tokio::sync::OwnedMutexGuard;
 
 use windlass_core::sync::lock;
 
-use super::fit::Shape;
+use super::fit::TableLimits;
 use super::session::{Backend, Dialect, Fault, Session, Value};
 
 /// How long to wait for other writers of the same file.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// SQLite takes a thousand million bytes for a row; memory is scarcer.
+/// SQLite allows rows of a billion bytes; memory is scarcer.
 const PACKET_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 const DIALECT: Dialect = Dialect {
@@ -52,11 +52,11 @@ pub(super) struct Sqlite {
     path: String,
     /// One transaction at a time.
     turn: Arc<tokio::sync::Mutex<()>>,
-    connection: Shared,
+    connection: SharedConnection,
 }
 
-/// Absent until it is needed, and again after it failed.
-type Shared = Arc<Mutex<Option<Connection>>>;
+/// `None` until it is needed, and after a failure.
+type SharedConnection = Arc<Mutex<Option<Connection>>>;
 
 impl Sqlite {
     pub(super) fn new(path: &str) -> Self {
@@ -73,7 +73,7 @@ impl Backend for Sqlite {
     async fn begin(&self) -> Result<Box<dyn Session>, Fault> {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let (shared, path) = (Arc::clone(&self.connection), self.path.clone());
-        apart(move || {
+        on_blocking_thread(move || {
             let mut connection = lock(&shared);
             let open = match connection.take() {
                 Some(open) => open,
@@ -88,8 +88,8 @@ impl Backend for Sqlite {
         Ok(Box::new(SqliteSession { shared, committed: false, _turn: turn }))
     }
 
-    async fn look(&self, _schema: Option<&str>, _table: &str) -> Result<Shape, Fault> {
-        Ok(Shape { packet_bytes_max: Some(PACKET_BYTES_MAX), ..Shape::default() })
+    async fn inspect(&self, _schema: Option<&str>, _table: &str) -> Result<TableLimits, Fault> {
+        Ok(TableLimits { packet_bytes_max: Some(PACKET_BYTES_MAX), ..TableLimits::default() })
     }
 
     async fn close(&self) {
@@ -99,7 +99,7 @@ impl Backend for Sqlite {
             drop(lock(&shared).take());
             Ok(())
         };
-        let _: Result<(), Fault> = apart(closing).await;
+        let _: Result<(), Fault> = on_blocking_thread(closing).await;
     }
 }
 
@@ -112,7 +112,7 @@ fn open(path: &str) -> Result<Connection, Fault> {
 }
 
 struct SqliteSession {
-    shared: Shared,
+    shared: SharedConnection,
     committed: bool,
     _turn: OwnedMutexGuard<()>,
 }
@@ -123,7 +123,7 @@ impl SqliteSession {
         work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Fault> {
         let shared = Arc::clone(&self.shared);
-        apart(move || {
+        on_blocking_thread(move || {
             let connection = lock(&shared);
             let Some(connection) = &*connection else {
                 return Err(Fault::Away("the file was closed".into()));
@@ -169,7 +169,7 @@ impl Session for SqliteSession {
 }
 
 impl Drop for SqliteSession {
-    /// Closing the connection undoes what was not committed; the next transaction opens a new one.
+    /// Closing the connection rolls back; the next transaction opens a new one.
     fn drop(&mut self) {
         if !self.committed {
             drop(lock(&self.shared).take());
@@ -178,7 +178,7 @@ impl Drop for SqliteSession {
 }
 
 /// Runs on a thread that may block on the disk.
-async fn apart<T: Send + 'static>(
+async fn on_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-/// The table when nothing names one.
+/// The default table.
 const TABLE: &str = "jobs";
 
 /// Where the table is.
@@ -36,23 +36,23 @@ impl Storage {
     /// Says what is wrong without the URL itself, because it may contain a password.
     pub(crate) fn parse(url: &str, table: Option<&str>) -> Result<Self, String> {
         let (kind, rest) = url.split_once("://").ok_or("storage must be a URL")?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (location, query) = rest.split_once('?').unwrap_or((rest, ""));
         let table = match table_of(query)? {
             Some(named) => named,
             None => table.unwrap_or(TABLE).to_owned(),
         };
         match kind {
-            "mysql" | "mariadb" => Ok(Self::Mysql(server(place, 3306, table)?)),
-            "postgres" | "postgresql" => Ok(Self::Postgres(server(place, 5432, table)?)),
-            "sqlite" if place.is_empty() => Err("storage names no file".into()),
-            "sqlite" => Ok(Self::Sqlite { path: decode(place)?, table }),
+            "mysql" | "mariadb" => Ok(Self::Mysql(server(location, 3306, table)?)),
+            "postgres" | "postgresql" => Ok(Self::Postgres(server(location, 5432, table)?)),
+            "sqlite" if location.is_empty() => Err("storage names no file".into()),
+            "sqlite" => Ok(Self::Sqlite { path: decode(location)?, table }),
             other => Err(format!("storage cannot be '{other}': use mysql, postgres or sqlite")),
         }
     }
 }
 
-fn server(place: &str, usual_port: u16, table: String) -> Result<Server, String> {
-    let (address, database) = place.split_once('/').unwrap_or((place, ""));
+fn server(location: &str, usual_port: u16, table: String) -> Result<Server, String> {
+    let (address, database) = location.split_once('/').unwrap_or((location, ""));
     if database.is_empty() {
         return Err("storage names no database".into());
     }

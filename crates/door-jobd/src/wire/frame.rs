@@ -21,7 +21,7 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Where to append what was read.
+    /// The buffer to append to.
     pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
@@ -52,7 +52,7 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    /// All messages of the pieces, read as they come.
+    /// All messages in the pieces.
     fn split(pieces: &[&[u8]], bytes_max: usize) -> Result<Vec<Bytes>, TooLong> {
         let (mut splitter, mut messages) = (Splitter::default(), Vec::new());
         for piece in pieces {

@@ -9,9 +9,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Number;
 
-/// Whole numbers up to this size are the same as floats.
+/// Integers up to this size are exact as floats.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
-/// The largest array index of JavaScript; longer digits are a name like any other.
+/// The largest array index of JavaScript; larger numbers are ordinary names.
 const INDEX_MAX: u32 = u32::MAX - 1;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,23 +19,24 @@ pub(crate) enum Json {
     #[default]
     Null,
     Bool(bool),
-    /// Whole floats are kept as integers.
+    /// Integral floats are kept as integers.
     Number(Number),
     String(String),
     Array(Vec<Json>),
     Object(Object),
 }
 
-/// Names and values in JavaScript's order: array indexes ascending, then the others as they came.
+/// Names and values in JavaScript's order: array indexes ascending, then the others in insertion
+/// order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Object {
     entries: Vec<(String, Json)>,
-    /// How many of them, at the beginning, are array indexes.
+    /// The number of leading entries that are array indexes.
     indexes: usize,
 }
 
 impl Json {
-    /// The value of a name; none when this is no object.
+    /// The value of a name; `None` if this is not an object.
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {
         self.as_object()?.get(name)
     }
@@ -44,7 +45,7 @@ impl Json {
         if let Json::String(text) = self { Some(text) } else { None }
     }
 
-    /// A whole number; `1.0` is one.
+    /// An integer; `1.0` is one.
     pub(crate) fn as_i64(&self) -> Option<i64> {
         if let Json::Number(number) = self { number.as_i64() } else { None }
     }
@@ -69,7 +70,7 @@ impl Json {
         matches!(self, Json::Null)
     }
 
-    /// Whether JavaScript takes it for true.
+    /// Whether it is truthy in JavaScript.
     pub(crate) fn is_truthy(&self) -> bool {
         match self {
             Json::Null => false,
@@ -80,7 +81,7 @@ impl Json {
         }
     }
 
-    /// What JavaScript's `typeof` says.
+    /// The result of JavaScript's `typeof`.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Json::Null | Json::Array(_) | Json::Object(_) => "object",
@@ -90,7 +91,7 @@ impl Json {
         }
     }
 
-    /// What JavaScript makes of it in a string.
+    /// The result of JavaScript's string conversion.
     pub(crate) fn js_string(&self) -> String {
         let mut out = String::new();
         self.write_js(&mut out);
@@ -104,8 +105,8 @@ impl Json {
             Json::Number(number) => write_number(number, out),
             Json::String(text) => out.push_str(text),
             Json::Array(items) => {
-                for (place, item) in items.iter().enumerate() {
-                    if place > 0 {
+                for (position, item) in items.iter().enumerate() {
+                    if position > 0 {
                         out.push(',');
                     }
                     if !item.is_null() {
@@ -144,35 +145,35 @@ impl Object {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {
-        self.find(name).ok().map(|place| &self.entries[place].1)
+        self.find(name).ok().map(|position| &self.entries[position].1)
     }
 
-    /// Replaces the value in its place when the name is there already.
+    /// If the name exists, replaces its value in place.
     pub(crate) fn insert(&mut self, name: impl Into<String>, value: impl Into<Json>) {
         let (name, value) = (name.into(), value.into());
         match self.find(&name) {
-            Ok(place) => self.entries[place].1 = value,
-            Err(place) => {
+            Ok(position) => self.entries[position].1 = value,
+            Err(position) => {
                 self.indexes += usize::from(index_of(&name).is_some());
-                self.entries.insert(place, (name, value));
+                self.entries.insert(position, (name, value));
             }
         }
     }
 
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Json> {
-        self.find(name).ok().map(|place| &mut self.entries[place].1)
+        self.find(name).ok().map(|position| &mut self.entries[position].1)
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<Json> {
-        let place = self.find(name).ok()?;
-        self.indexes -= usize::from(place < self.indexes);
-        Some(self.entries.remove(place).1)
+        let position = self.find(name).ok()?;
+        self.indexes -= usize::from(position < self.indexes);
+        Some(self.entries.remove(position).1)
     }
 
-    /// Takes a value out, leaving null.
+    /// Takes a value and leaves null.
     pub(super) fn take(&mut self, name: &str) -> Option<Json> {
-        let place = self.find(name).ok()?;
-        Some(std::mem::take(&mut self.entries[place].1))
+        let position = self.find(name).ok()?;
+        Some(std::mem::take(&mut self.entries[position].1))
     }
 
     pub(super) fn take_str(&mut self, name: &str) -> Option<String> {
@@ -196,7 +197,7 @@ impl Object {
         match index_of(name) {
             Some(index) => indexes.binary_search_by_key(&Some(index), |entry| index_of(&entry.0)),
             None => match names.iter().position(|entry| entry.0 == name) {
-                Some(place) => Ok(indexes.len() + place),
+                Some(position) => Ok(indexes.len() + position),
                 None => Err(self.entries.len()),
             },
         }
@@ -204,16 +205,16 @@ impl Object {
 }
 
 impl<K: Into<String>, V: Into<Json>> FromIterator<(K, V)> for Object {
-    /// The last value of a name counts, in the place of its first.
+    /// The last value of a name counts, at the position of its first.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Object {
         let mut entries: Vec<(String, Json)> = Vec::new();
-        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut positions: HashMap<String, usize> = HashMap::new();
         for (name, value) in pairs {
             let name = name.into();
-            if let Some(place) = places.get(&name) {
-                entries[*place].1 = value.into();
+            if let Some(position) = positions.get(&name) {
+                entries[*position].1 = value.into();
             } else {
-                places.insert(name.clone(), entries.len());
+                positions.insert(name.clone(), entries.len());
                 entries.push((name, value.into()));
             }
         }

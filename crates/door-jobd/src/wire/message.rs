@@ -6,7 +6,7 @@ use super::check::{self, Field, Kind};
 use super::{END, Json, Object};
 use crate::password::Password;
 
-/// The peer may use any integer for its requests; ours are from `Numbers`.
+/// The peer may use any integer for its requests; ours are from `RequestNumbers`.
 pub(crate) type RequestNo = i128;
 
 /// Kinds of data that a request or an answer may carry.

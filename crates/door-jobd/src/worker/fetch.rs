@@ -22,7 +22,7 @@ pub(super) async fn run(worker: &Worker) {
         let rules = &worker.rules;
         match worker.table.fetch(&targets, rules.fetch_limit, rules.lease).await {
             Ok(fetched) => {
-                failures.over();
+                failures.succeeded();
                 for id in &fetched.ignored {
                     worker.log.warn(format_args!("job {id} is ignored: its target is not served"));
                 }

@@ -34,11 +34,11 @@ pub(super) async fn start_all(worker: &Arc<Worker>) {
         };
         match started {
             Some(started) => {
-                failures.over();
+                failures.succeeded();
                 launch(worker, rows, &started.into_iter().collect());
             }
             None => {
-                let back = give_up(worker, rows, STOPS, State::goes_back);
+                let back = give_up(worker, rows, STOPS, State::returning);
                 worker.hand_back(&back).await;
             }
         }
@@ -49,7 +49,7 @@ fn launch(worker: &Arc<Worker>, rows: Vec<Row>, started: &HashSet<u64>) {
     let (ours, lost): (Vec<Row>, Vec<Row>) =
         rows.into_iter().partition(|row| started.contains(&row.id));
     for row in &lost {
-        worker.log.warn(format_args!("job {} is not ours any more and is not run", row.id));
+        worker.log.warn(format_args!("job {} is no longer ours and will not run", row.id));
     }
     give_up(worker, lost, "the job was given to another worker", |_, _| ());
     for row in ours {
@@ -159,11 +159,11 @@ pub(super) async fn write_ends(worker: &Worker) {
                 Err(error) => failures.pause(error).await,
             }
         };
-        failures.over();
+        failures.succeeded();
         for end in &unwritten {
             match end {
                 Unwritten::Lost(id) => worker.log.warn(format_args!(
-                    "the result of job {id} is not written: the row is not ours any more"
+                    "the result of job {id} is not written: the row is no longer ours"
                 )),
                 Unwritten::Refused(id, reason) => {
                     worker.log.error(format_args!("the result of job {id} is refused: {reason}"));

@@ -22,7 +22,7 @@ const SILENCE_CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// Runs the jobs with these ids and answers when all have ended. They continue if the client
 /// leaves.
 pub(super) async fn run(worker: &Worker, data: &Json) -> Result<Json, String> {
-    let asked = Asked::new(worker, read_ids(data)?)?;
+    let asked = RequestedIds::new(worker, read_ids(data)?)?;
     let mut errors: Vec<(String, String)> = asked
         .other
         .iter()
@@ -75,16 +75,16 @@ async fn wait(
 }
 
 /// Requested ids, until the client waits for their jobs or has been refused.
-struct Asked<'a> {
+struct RequestedIds<'a> {
     worker: &'a Worker,
     ids: Vec<u64>,
     /// Numbers that no job can have.
     other: Vec<Json>,
 }
 
-impl Asked<'_> {
-    fn new(worker: &Worker, given: Vec<Json>) -> Result<Asked<'_>, String> {
-        let mut asked = Asked { worker, ids: Vec::new(), other: Vec::new() };
+impl RequestedIds<'_> {
+    fn new(worker: &Worker, given: Vec<Json>) -> Result<RequestedIds<'_>, String> {
+        let mut asked = RequestedIds { worker, ids: Vec::new(), other: Vec::new() };
         let mut state = worker.state();
         for id in given {
             match (&id, id.as_u64()) {
@@ -98,14 +98,14 @@ impl Asked<'_> {
                 }
             }
         }
-        state.ask(&asked.ids);
+        state.reserve_ids(&asked.ids);
         Ok(asked)
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for RequestedIds<'_> {
     fn drop(&mut self) {
-        self.worker.state().asked(&self.ids);
+        self.worker.state().release_ids(&self.ids);
         self.worker.changed();
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use super::Worker;
-use super::request::{self, Asker};
+use super::request::{self, Requester};
 use crate::net::{self, Handler, Peer};
 use crate::password::Password;
 use crate::wire::Json;
@@ -118,7 +118,7 @@ pub(super) async fn poke(worker: &Arc<Worker>, master: &Address, targets: Vec<St
         asked.map_err(|error| error.to_string())
     };
     if let Err(reason) = told.await {
-        worker.log.warn(format_args!("the master is not told of jobs that wait: {reason}"));
+        worker.log.warn(format_args!("cannot tell the master about waiting jobs: {reason}"));
     }
 }
 
@@ -166,7 +166,7 @@ struct Requests {
 impl Handler for Requests {
     async fn handle(&self, _: &Peer, kind: &str, data: Json) -> Result<Json, String> {
         self.under_way.fetch_add(1, Ordering::AcqRel);
-        let answer = request::answer(&self.worker, Asker::Master, kind, data).await;
+        let answer = request::answer(&self.worker, Requester::Master, kind, data).await;
         self.under_way.fetch_sub(1, Ordering::AcqRel);
         self.answered.notify_waiters();
         answer

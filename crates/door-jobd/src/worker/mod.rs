@@ -42,7 +42,7 @@ use windlass_program::Stop;
 
 use self::master_link::Address;
 use self::queue::Queue;
-use self::request::Asker;
+use self::request::Requester;
 use self::state::State;
 use crate::config::WorkerConfig;
 use crate::log::Log;
@@ -50,12 +50,12 @@ use crate::net::{Handler, Peer, Server};
 use crate::table::{Interrupted, Row, Table};
 use crate::wire::Json;
 
-/// Rows that one call of the table is about.
+/// Maximum number of rows per call of the table.
 const ROWS_AT_ONCE_MAX: usize = 500;
-/// How often rows are tried to be handed back; then their lease runs out.
+/// How often handing rows back is tried; after that their leases expire.
 const HAND_BACK_TRIES_MAX: u32 = 5;
 
-/// Why something is not done any more.
+/// The reason for clients whose jobs are no longer run.
 const STOPS: &str = "the worker stops";
 
 /// How jobs are run.
@@ -91,7 +91,7 @@ impl Rules {
     }
 }
 
-/// What a worker works with.
+/// The dependencies of a worker.
 pub(crate) struct Parts {
     pub table: Arc<dyn Table>,
     pub launcher: Arc<dyn Launcher>,
@@ -112,13 +112,13 @@ struct Worker {
     start: Notify,
     /// There are ends to be written.
     ends: Notify,
-    /// Something that the way to the end waits for.
+    /// Notified when a condition of the shutdown may have changed.
     changed: Notify,
     /// Counts the changes of the targets.
     targets: watch::Sender<u64>,
     /// When the database was away last.
     away_at: Mutex<Option<Instant>>,
-    /// The master with whom it is registered.
+    /// The master that it is registered with.
     master: Mutex<Option<Peer>>,
 }
 
@@ -152,14 +152,14 @@ impl Worker {
         self.clock.now().0.div_euclid(1000)
     }
 
-    /// Jobs of these targets, or of all, are to be fetched.
+    /// Requests a fetch for these targets, or for all.
     fn poll(&self, targets: Option<&[String]>) {
         self.state().queue.want(targets);
         self.fetch.notify_one();
     }
 
-    /// More may be started or fetched than before.
-    fn go_on(&self) {
+    /// More jobs may be startable or fetchable.
+    fn wake_start_and_fetch(&self) {
         self.start.notify_one();
         self.fetch.notify_one();
     }
@@ -188,7 +188,7 @@ impl Worker {
         lock(&self.master).clone()
     }
 
-    /// Tells the master, if there is one, that there are jobs which other workers may serve.
+    /// Tells the master, if there is one, about jobs that other workers may serve.
     fn poke(&self, targets: Vec<String>) {
         if let Some(master) = self.master() {
             let answer = master.ask("poke", Some(master_link::poke_data(targets)));
@@ -196,8 +196,8 @@ impl Worker {
         }
     }
 
-    /// Gives rows back that were accepted and are not run here. The state knows of them already, so
-    /// that the worker does not end before they are back.
+    /// Hands back accepted rows that are not run here. They are already counted in the state, so
+    /// that the worker does not exit before it is done.
     async fn hand_back(&self, rows: &[Row]) {
         let mut failures = retry::Failures::new(&self.log, "handing jobs back");
         for some in rows.chunks(ROWS_AT_ONCE_MAX) {
@@ -208,12 +208,12 @@ impl Worker {
                 }
             }
         }
-        self.state().went_back(rows);
+        self.state().returned(rows);
         self.changed();
     }
 }
 
-/// Works until it is asked to stop. An error says why it cannot begin.
+/// Runs until it is asked to stop. An error says why it cannot start.
 pub(crate) async fn run(config: WorkerConfig, parts: Parts, stop: Stop) -> Result<(), String> {
     parts.table.prepare().await.map_err(|error| error.to_string())?;
     let access = config.access.clone();
@@ -240,7 +240,7 @@ async fn serve(config: WorkerConfig, parts: Parts, server: Server, stop: Stop) {
         services.spawn(async move { master_link::run(&worker, &master, targets).await });
     }
     let clients: Arc<dyn Handler> = Arc::new(Clients(Arc::clone(&worker)));
-    // Clients hear how their jobs ended, however late that is.
+    // Clients get the results of their jobs, however late.
     let grace = worker.rules.shutdown_timeout + stop::TIME_MAX;
     let serving = tokio::spawn(server.serve(clients, stop.asked.clone(), grace));
     stop.asked.cancelled().await;
@@ -259,7 +259,7 @@ async fn serve(config: WorkerConfig, parts: Parts, server: Server, stop: Stop) {
     worker.table.close().await;
 }
 
-/// All that goes on beside the answering of requests.
+/// The background activities.
 fn services(worker: &Arc<Worker>) -> JoinSet<()> {
     let mut services = JoinSet::new();
     let own = Arc::clone(worker);
@@ -281,6 +281,6 @@ struct Clients(Arc<Worker>);
 #[async_trait]
 impl Handler for Clients {
     async fn handle(&self, _: &Peer, kind: &str, data: Json) -> Result<Json, String> {
-        request::answer(&self.0, Asker::Client, kind, data).await
+        request::answer(&self.0, Requester::Client, kind, data).await
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Queue {
 
 #[derive(Debug)]
 struct Target {
-    place: u64,
+    position: u64,
     concurrency: u32,
     paused: bool,
     running: usize,
@@ -70,12 +70,12 @@ impl Queue {
 
     /// In the order in which they were added.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.seen().into_iter().map(|seen| seen.name).collect()
+        self.statuses().into_iter().map(|seen| seen.name).collect()
     }
 
-    pub(crate) fn seen(&self) -> Vec<TargetStatus> {
+    pub(crate) fn statuses(&self) -> Vec<TargetStatus> {
         let mut targets: Vec<_> = self.targets.iter().collect();
-        targets.sort_by_key(|(_, target)| target.place);
+        targets.sort_by_key(|(_, target)| target.position);
         let seen = targets.into_iter().map(|(name, target)| TargetStatus {
             name: name.clone(),
             paused: target.paused,
@@ -98,10 +98,10 @@ impl Queue {
     }
 
     fn insert(&mut self, name: String, concurrency: u32) {
-        let place = self.added;
+        let position = self.added;
         self.added += 1;
         let target =
-            Target { place, concurrency, paused: false, running: 0, queued: VecDeque::new() };
+            Target { position, concurrency, paused: false, running: 0, queued: VecDeque::new() };
         self.targets.insert(name, target);
     }
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn length(queue: &Queue, name: &str) -> usize {
-        queue.seen().into_iter().find(|seen| seen.name == name).map_or(0, |seen| seen.length)
+        queue.statuses().into_iter().find(|seen| seen.name == name).map_or(0, |seen| seen.length)
     }
 
     #[test]

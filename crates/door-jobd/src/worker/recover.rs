@@ -28,7 +28,7 @@ pub(super) async fn renew_all(worker: &Worker) {
             Ok(()) => away = false,
             Err(error) => {
                 if !std::mem::replace(&mut away, true) {
-                    worker.log.error(format_args!("leases cannot be renewed: {error}"));
+                    worker.log.error(format_args!("cannot renew leases: {error}"));
                 }
                 worker.database_was_away();
             }
@@ -43,7 +43,7 @@ async fn renew(worker: &Worker) -> Result<(), TableError> {
         let (waiting, running) = worker.state().lost(&lost);
         if waiting + running > 0 {
             worker.log.warn(format_args!(
-                "{waiting} waiting and {running} running jobs are not ours any more"
+                "{waiting} waiting and {running} running jobs are no longer ours"
             ));
             worker.changed();
         }
@@ -62,7 +62,7 @@ pub(super) async fn recover_all(worker: &Worker) {
             Some(away_at) if away_at + lease > Instant::now() => away_at + lease,
             _ => {
                 if let Err(error) = recover(worker).await {
-                    worker.log.error(format_args!("lost jobs cannot be looked for: {error}"));
+                    worker.log.error(format_args!("cannot look for lost jobs: {error}"));
                     worker.database_was_away();
                 }
                 Instant::now() + pause

@@ -12,7 +12,7 @@ const CONCURRENCY: Field = Field::required("concurrency", &[Kind::Integer]);
 
 /// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(super) enum Requester {
     Client,
     /// The master. It may not know yet which targets were removed, so those are skipped.
     Master,
@@ -20,13 +20,13 @@ pub(super) enum Asker {
 
 pub(super) async fn answer(
     worker: &Worker,
-    asker: Asker,
+    requester: Requester,
     kind: &str,
     data: Json,
 ) -> Result<Json, String> {
     match kind {
         "poll" => {
-            let targets = targets(worker, asker, &data)?;
+            let targets = targets(worker, requester, &data)?;
             if worker.state().queue.is_closed() {
                 // The caller can find another worker.
                 return Err(STOPS.to_owned());
@@ -35,14 +35,14 @@ pub(super) async fn answer(
             done()
         }
         "pause" => {
-            let targets = targets(worker, asker, &data)?;
+            let targets = targets(worker, requester, &data)?;
             worker.state().queue.set_paused(targets.as_deref(), true);
             done()
         }
         "continue" => {
-            let targets = targets(worker, asker, &data)?;
+            let targets = targets(worker, requester, &data)?;
             worker.state().queue.set_paused(targets.as_deref(), false);
-            worker.go_on();
+            worker.wake_start_and_fetch();
             done()
         }
         "status" => Ok(status(worker)),
@@ -61,7 +61,7 @@ pub(super) async fn answer(
         "set-target-concurrency" => {
             let (target, concurrency) = target_and_concurrency(&data)?;
             worker.state().queue.set_concurrency(target, concurrency)?;
-            worker.go_on();
+            worker.wake_start_and_fetch();
             done()
         }
         "run-manual" => manual::run(worker, &data).await,
@@ -75,12 +75,16 @@ fn done() -> Result<Json, String> {
 }
 
 /// The targets of a request; `None` means all.
-fn targets(worker: &Worker, asker: Asker, data: &Json) -> Result<Option<Vec<String>>, String> {
+fn targets(
+    worker: &Worker,
+    requester: Requester,
+    data: &Json,
+) -> Result<Option<Vec<String>>, String> {
     let Some(mut targets) = check::targets(data)? else { return Ok(None) };
     let state = worker.state();
-    match asker {
-        Asker::Master => targets.retain(|target| state.queue.has(target)),
-        Asker::Client => {
+    match requester {
+        Requester::Master => targets.retain(|target| state.queue.has(target)),
+        Requester::Client => {
             if let Some(unknown) = targets.iter().find(|target| !state.queue.has(target)) {
                 return Err(format!("invalid target '{unknown}'"));
             }
@@ -105,7 +109,7 @@ fn text<'a>(data: &'a Json, name: &str) -> &'a str {
 
 fn status(worker: &Worker) -> Json {
     let state = worker.state();
-    let targets = state.queue.seen().into_iter().map(|seen| {
+    let targets = state.queue.statuses().into_iter().map(|seen| {
         let target = Json::from([
             ("paused", seen.paused.into()),
             ("concurrency", seen.concurrency.into()),
@@ -140,7 +144,7 @@ fn send_signals(worker: &Worker, data: &Json) -> Json {
             jobs.iter().map(|(id, signal)| (id.to_owned(), send(id, signal))).collect()
         }
         Some(Json::Array(jobs)) => {
-            let jobs = jobs.iter().enumerate().map(|(place, signal)| (place.to_string(), signal));
+            let jobs = jobs.iter().enumerate().map(|(index, signal)| (index.to_string(), signal));
             jobs.map(|(id, signal)| (id.clone(), send(&id, signal))).collect()
         }
         _ => Object::new(),

@@ -17,26 +17,26 @@ pub(super) struct Failures {
     what: &'static str,
     pause: Duration,
     /// The last error, to avoid logging it again.
-    said: Option<TableError>,
+    logged: Option<TableError>,
 }
 
 impl Failures {
     pub(super) fn new(log: &Log, what: &'static str) -> Failures {
-        Failures { log: log.clone(), what, pause: PAUSE_MIN, said: None }
+        Failures { log: log.clone(), what, pause: PAUSE_MIN, logged: None }
     }
 
     /// Logs the error unless it is a repetition, then waits, a little longer each time.
     pub(super) async fn pause(&mut self, error: TableError) {
-        if self.said.as_ref() != Some(&error) {
-            self.log.error(format_args!("{} failed and is tried again: {error}", self.what));
-            self.said = Some(error);
+        if self.logged.as_ref() != Some(&error) {
+            self.log.error(format_args!("{} failed and will be retried: {error}", self.what));
+            self.logged = Some(error);
         }
         sleep(self.pause).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 
-    pub(super) fn over(&mut self) {
-        if self.said.take().is_some() {
+    pub(super) fn succeeded(&mut self) {
+        if self.logged.take().is_some() {
             self.log.warn(format_args!("{} works again", self.what));
         }
         self.pause = PAUSE_MIN;

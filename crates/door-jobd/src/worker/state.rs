@@ -36,9 +36,9 @@ pub(super) type ManualResult = Result<Json, String>;
 
 pub(super) struct State {
     pub(super) queue: Queue,
-    held: HashMap<u64, Held>,
+    held: HashMap<u64, HeldJob>,
     /// Ids requested by a client that are being accepted.
-    asked: HashSet<u64>,
+    reserved_ids: HashSet<u64>,
     ends: VecDeque<End>,
     /// Including those being written.
     unwritten: usize,
@@ -55,7 +55,7 @@ pub(super) struct State {
     killing: bool,
 }
 
-struct Held {
+struct HeldJob {
     row: Row,
     phase: Phase,
     waiter: Option<oneshot::Sender<ManualResult>>,
@@ -70,9 +70,9 @@ enum Phase {
     Ended,
 }
 
-impl Held {
-    fn new(row: Row, waiter: Option<oneshot::Sender<ManualResult>>) -> Held {
-        Held { row, phase: Phase::Queued, waiter, wait_given_up: false }
+impl HeldJob {
+    fn new(row: Row, waiter: Option<oneshot::Sender<ManualResult>>) -> HeldJob {
+        HeldJob { row, phase: Phase::Queued, waiter, wait_given_up: false }
     }
 }
 
@@ -81,7 +81,7 @@ impl State {
         State {
             queue,
             held: HashMap::new(),
-            asked: HashSet::new(),
+            reserved_ids: HashSet::new(),
             ends: VecDeque::new(),
             unwritten: 0,
             unwritten_bytes: 0,
@@ -101,26 +101,26 @@ impl State {
             return Err(format!("job {id} is still waiting for the database"));
         }
         let waits = held.is_some_and(|held| held.waiter.is_some());
-        if waits || self.asked.contains(&id) {
+        if waits || self.reserved_ids.contains(&id) {
             return Err(format!("another client is already waiting for job {id}"));
         }
         Ok(())
     }
 
-    /// Reserves ids for a client before they are looked up, until `asked`.
-    pub(super) fn ask(&mut self, ids: &[u64]) {
-        self.asked.extend(ids);
+    /// Reserves ids for a client before they are looked up, until `release_ids`.
+    pub(super) fn reserve_ids(&mut self, ids: &[u64]) {
+        self.reserved_ids.extend(ids);
     }
 
-    pub(super) fn asked(&mut self, ids: &[u64]) {
+    pub(super) fn release_ids(&mut self, ids: &[u64]) {
         for id in ids {
-            self.asked.remove(id);
+            self.reserved_ids.remove(id);
         }
     }
 
     /// Clients that wait for jobs.
     pub(super) fn awaited(&self) -> usize {
-        self.asked.len() + self.held.values().filter(|held| held.waiter.is_some()).count()
+        self.reserved_ids.len() + self.held.values().filter(|held| held.waiter.is_some()).count()
     }
 
     /// Adds the rows that a fetch accepted. Returns those that have to go back.
@@ -153,7 +153,7 @@ impl State {
                 }
             } else {
                 new.push(row.clone());
-                self.held.insert(row.id, Held::new(row, waiter));
+                self.held.insert(row.id, HeldJob::new(row, waiter));
             }
         }
         new
@@ -295,22 +295,22 @@ impl State {
         self.held.is_empty() && self.going_back == 0
     }
 
-    /// These are being returned, until `went_back`.
-    pub(super) fn goes_back(&mut self, rows: &[Row]) {
+    /// These are being returned, until `returned`.
+    pub(super) fn returning(&mut self, rows: &[Row]) {
         self.going_back += rows.len();
     }
 
-    pub(super) fn went_back(&mut self, rows: &[Row]) {
+    pub(super) fn returned(&mut self, rows: &[Row]) {
         self.going_back = self.going_back.saturating_sub(rows.len());
     }
 
     /// Whether rows may be accepted now.
     pub(super) fn is_accepting(&self) -> bool {
-        self.queue.is_fetching() || !self.asked.is_empty()
+        self.queue.is_fetching() || !self.reserved_ids.is_empty()
     }
 
     pub(super) fn runs_any(&self) -> bool {
-        let runs = |held: &Held| matches!(held.phase, Phase::Starting | Phase::Running(_));
+        let runs = |held: &HeldJob| matches!(held.phase, Phase::Starting | Phase::Running(_));
         self.held.values().any(runs)
     }
 
@@ -416,23 +416,23 @@ mod tests {
         rows.iter().map(|row| row.id).collect()
     }
 
-    /// Lets a job wait for its turn with somebody who waits for it.
+    /// Queues a job that a client waits for.
     fn await_job(state: &mut State, id: u64) -> oneshot::Receiver<ManualResult> {
         let (waiter, told) = oneshot::channel();
-        state.ask(&[id]);
+        state.reserve_ids(&[id]);
         assert!(state.accepted(vec![(row(id), waiter)]).is_empty());
-        state.asked(&[id]);
+        state.release_ids(&[id]);
         told
     }
 
     #[test]
     fn only_one_client_waits_for_a_job_until_it_has_ended() {
         let mut state = state(5);
-        state.ask(&[1, 2]);
+        state.reserve_ids(&[1, 2]);
         let refused = Err("another client is already waiting for job 2".to_owned());
         assert_eq!((state.refuse_awaited(2), state.refuse_awaited(3)), (refused.clone(), Ok(())));
         assert!(state.is_accepting());
-        state.asked(&[1, 2]);
+        state.release_ids(&[1, 2]);
         let mut told = await_job(&mut state, 2);
         assert_eq!((state.refuse_awaited(2), state.awaited()), (refused, 1));
         assert!(!state.is_accepting());
@@ -552,9 +552,9 @@ mod tests {
         assert_eq!(state.held_ids(), [1]);
         state.not_started(&row(1), "the worker stops");
         assert!(!state.is_idle(), "rows are on their way back");
-        state.went_back(&[row(2)]);
+        state.returned(&[row(2)]);
         assert!(!state.is_idle(), "one is left");
-        state.went_back(&[row(3)]);
+        state.returned(&[row(3)]);
         assert!(state.is_idle());
     }
 }

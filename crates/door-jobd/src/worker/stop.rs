@@ -22,7 +22,7 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(40);
 /// Returns the targets of which jobs went back.
 pub(super) async fn stop(worker: &Arc<Worker>, stop: &Stop) -> Vec<String> {
     let back = worker.state().close();
-    worker.go_on();
+    worker.wake_start_and_fetch();
     worker.changed();
     let mut targets: Vec<String> = back.iter().map(|row| row.target.clone()).collect();
     targets.sort();

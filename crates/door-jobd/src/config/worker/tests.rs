@@ -1,9 +1,9 @@
-//! Every key of a worker's file: its default, its use, and what is said of mistakes.
+//! Every key of a worker's file: its default, its effect, and its error messages.
 
 use super::*;
 use crate::password::Password;
 
-/// The keys that must be there, in the order in which they are checked.
+/// The required keys, in the order in which they are checked.
 const LEAST: [(&str, &str); 9] = [
     ("host", "0.0.0.0"),
     ("port", "7080"),
@@ -121,14 +121,14 @@ fn a_master_needs_host_and_port() {
 
 #[test]
 fn required_keys_are_checked_in_their_order() {
-    for place in 0..LEAST.len() {
-        let key = LEAST[place].0;
+    for position in 0..LEAST.len() {
+        let key = LEAST[position].0;
         let error = format!("'{key}' is not defined");
         // Everything after it is missing as well.
-        refused(&file(&LEAST[..place], ""), &error);
+        refused(&file(&LEAST[..position], ""), &error);
         for empty in ["", "null", "false", "\"\""] {
             let mut keys = LEAST;
-            keys[place].1 = empty;
+            keys[position].1 = empty;
             refused(&file(&keys, ""), &error);
         }
     }
@@ -136,11 +136,11 @@ fn required_keys_are_checked_in_their_order() {
 
 #[test]
 fn numbers_must_be_numbers() {
-    for (place, key) in [(1, "port"), (3, "mysql_port")] {
+    for (position, key) in [(1, "port"), (3, "mysql_port")] {
         let mut keys = LEAST;
-        keys[place].1 = "x";
+        keys[position].1 = "x";
         refused(&file(&keys, ""), &format!("'{key}' must be an integer"));
-        keys[place].1 = "65536";
+        keys[position].1 = "65536";
         refused(&file(&keys, ""), &format!("'{key}' must be a port number"));
     }
     for key in [

@@ -1,7 +1,7 @@
-//! Who may ask: passwords in every position.
+//! Access control: passwords in every position.
 
 use super::*;
-use crate::log::{Form, LogConfig};
+use crate::log::{LineFormat, LogConfig};
 use crate::password::Password;
 
 const INVALID: &str = r#"[1,{"no":7,"error":"invalid password"}]"#;
@@ -11,7 +11,7 @@ fn guarded() -> Access {
     Access { password: Some(Password::new("pw")), always_allow_localhost: false }
 }
 
-/// A request with this in it.
+/// A request with this addition.
 fn request(more: &str) -> String {
     format!(r#"[0,{{"no":7,"type":"echo"{more}}}]"#)
 }
@@ -107,7 +107,7 @@ async fn passwords_never_reach_the_log() {
         level_file: "trace".to_owned(),
         level_console: "error".to_owned(),
     };
-    let log = Log::open(&config, Form::Timed, "test").unwrap();
+    let log = Log::open(&config, LineFormat::Timed, "test").unwrap();
     let access = Access { password: Some(Password::new("hush1")), ..guarded() };
     let served = Served::start_with(access, &log, LONG, 10).await;
     let mut client = served.client().await;
@@ -120,7 +120,7 @@ async fn passwords_never_reach_the_log() {
     client.check(&request(r#","password":"hush1""#), OK).await;
     client.check(&request(r#","password":"hush5""#), OK).await;
 
-    // Neither do those that we send.
+    // Neither do our own requests.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let secret = Some(Password::new("hush6"));

@@ -1,9 +1,9 @@
-//! Requests of our own, on connections that we opened and on others.
+//! Our own requests, on connections opened by either side.
 
 use super::*;
 use crate::password::Password;
 
-/// A peer that we connected to, and its bytes.
+/// A peer that we connected to, and the raw other side.
 async fn pair(password: Option<&str>) -> (Peer, Client, Arc<Fake>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, fake) = (listener.local_addr().unwrap().port(), Fake::new());
@@ -30,7 +30,7 @@ async fn the_first_request_carries_the_password() {
     let (two, text) = requested(&mut client).await;
     assert_eq!(text, r#""type":"status"}]"#);
     assert!(two == one + 1 || two == 1);
-    // Answers find their questions in any order.
+    // Answers may arrive in any order.
     client.send(&format!(r#"[1,{{"no":{two},"data":{{"b":1,"a":2}}}}]"#)).await;
     client.send(&format!(r#"[1,{{"no":{one},"data":"ok"}}]"#)).await;
     assert_eq!(within(first).await, Ok("ok".into()));
@@ -92,7 +92,7 @@ async fn waiting_for_an_answer_may_have_a_limit() {
     assert_eq!(late.to_string(), "no answer within 0.01 seconds");
     assert!(!peer.is_asked());
     let (no, _) = requested(&mut client).await;
-    // It comes too late, and harms nobody.
+    // It comes too late and has no effect.
     client.send(&format!(r#"[1,{{"no":{no},"data":"late"}}]"#)).await;
     let next = peer.ask("status", None);
     let (no, _) = requested(&mut client).await;
@@ -131,7 +131,7 @@ async fn answers_of_many_megabytes_are_taken() {
 #[tokio::test]
 async fn only_so_many_requests_wait_for_an_answer() {
     let (peer, _client, _) = pair(None).await;
-    let mut answers: Vec<peer::Answer> =
+    let mut answers: Vec<peer::PendingAnswer> =
         (0..peer::ASKS_MAX).map(|_| peer.ask("status", None)).collect();
     assert_eq!(within(peer.ask("status", None)).await, Err(AskError::TooMany));
     answers.pop();

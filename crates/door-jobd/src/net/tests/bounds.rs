@@ -15,7 +15,7 @@ async fn a_message_that_is_too_long_ends_the_connection() {
     client.send_bytes(&vec![b' '; MESSAGE_BYTES_MAX + 1]).await;
     assert_eq!(client.receive().await, TOO_LONG);
     client.is_at_end().await;
-    // As long as it may be.
+    // The maximum length.
     let mut client = served.client().await;
     let ping = format!("[2]{}", " ".repeat(MESSAGE_BYTES_MAX - 3));
     client.check(&ping, "[3]").await;
@@ -34,13 +34,13 @@ async fn a_hundred_megabytes_are_refused_and_the_client_hears_it() {
 async fn a_client_that_never_reads_is_closed() {
     let served = Served::start(Access::default()).await;
     let mut client = served.client().await;
-    // Much more than may wait.
+    // Far more than may wait.
     let requests = 2 * outbound::WAITING_BYTES_MAX / BIG;
     for no in 0..requests {
         client.send(&format!(r#"[0,{{"no":{no},"type":"big"}}]"#)).await;
     }
     served.fake.closed(1).await;
-    // The rest is not even looked at.
+    // The rest is not even read.
     assert!(served.fake.handled() < requests);
     let mut other = served.client().await;
     other.check("[2]", "[3]").await;
@@ -82,7 +82,7 @@ async fn messages_that_are_not_whole_share_their_memory() {
     let piece = vec![b' '; 3 * FREE_BYTES];
     let mut first = served.client().await;
     first.send_bytes(&piece).await;
-    // The server has seen all of it: it reads in order, and returns what comes after it.
+    // The server has read all of it: it reads in order and answers what follows.
     first.check("[2]", "[3]").await;
     first.send_bytes(&piece).await;
     let mut second = served.client().await;
@@ -91,7 +91,7 @@ async fn messages_that_are_not_whole_share_their_memory() {
     let refused = r#"[1,{"no":0,"error":"too many long messages at once"}]"#;
     assert_eq!(second.receive().await, refused);
     second.is_at_end().await;
-    // Short ones need none of it.
+    // Short messages need none of it.
     served.client().await.check("[2]", "[3]").await;
     first.check("[2]", "[3]").await;
 }

@@ -51,7 +51,7 @@ impl Fake {
         self.handled.load(Ordering::SeqCst)
     }
 
-    /// Waits until `count` peers have been told to be closed.
+    /// Waits until `count` peers have been reported as closed.
     async fn closed(&self, count: u32) {
         within(self.closed.acquire_many(count)).await.unwrap().forget();
     }
@@ -76,7 +76,7 @@ impl Handler for Fake {
             }
             "ask back" => peer.ask("name", None).await.map_err(|error| error.to_string()),
             "big" => {
-                // Written out by hand, because that is fast.
+                // Built by hand for speed.
                 peer.send(vec![b'x'; BIG]);
                 Ok("sent".into())
             }
@@ -123,7 +123,7 @@ impl Served {
     }
 }
 
-/// The other side, byte by byte.
+/// The other side of the connection, as raw bytes.
 struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -163,7 +163,7 @@ impl Client {
         assert_eq!(self.receive().await, "");
     }
 
-    /// Says that nothing more comes.
+    /// Closes the sending side.
     async fn half_close(&mut self) {
         self.0.get_mut().shutdown().await.unwrap();
     }

@@ -48,7 +48,7 @@ async fn bad_messages_leave_the_connection_open() {
     client.check("[0,[]]", &format!(r#"[1,{{"no":0,"error":"{missing}"}}]"#)).await;
     let missing = "malformed RESPONSE message: missing required field no";
     client.check("[1,{}]", &format!(r#"[1,{{"no":0,"error":"{missing}"}}]"#)).await;
-    // Nothing is answered to these.
+    // These get no answer.
     for silent in ["", "{", "[3]", r#"[1,{"no":77,"data":"ok"}]"#, r#"[1,{"no":-1}]"#] {
         client.send(silent).await;
     }
@@ -76,7 +76,7 @@ async fn a_client_that_sends_no_more_gets_its_answers_and_is_closed() {
     client.send(r#"[0,{"no":2,"type":"echo"}]"#).await;
     client.half_close().await;
     assert_eq!(client.receive().await, r#"[1,{"no":2,"data":{}}]"#);
-    // It cannot be asked any more, although an answer is still due.
+    // It takes no more requests, although an answer is still due.
     served.fake.closed(1).await;
     served.fake.gate.add_permits(1);
     assert_eq!(client.receive().await, r#"[1,{"no":1,"data":"waited"}]"#);
@@ -98,7 +98,7 @@ async fn what_a_client_asked_for_goes_on_when_it_leaves() {
     let fake = served.fake.clone();
     served.ended().await;
     assert_eq!(fake.gate.available_permits(), 0, "the request has ended");
-    // The other client is told once as well, and nobody twice.
+    // The other client is reported once as well, and none twice.
     assert_eq!(fake.closed.available_permits(), 1);
 }
 

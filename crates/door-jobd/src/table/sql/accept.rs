@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::super::session::{Fault, Session, Value};
 use super::super::{Fetched, Manual, Origin, Row};
-use super::{Locked, Scene, Work, ids_of};
+use super::{Locked, Transaction, TxContext, ids_of};
 
 /// Targets that one statement looks up.
 const TARGETS_AT_ONCE_MAX: usize = 50;
@@ -21,24 +21,24 @@ pub(super) struct Fetch<'a> {
 }
 
 #[async_trait]
-impl Work for Fetch<'_> {
+impl Transaction for Fetch<'_> {
     type Done = Fetched;
 
     /// Candidates are read without locks and then locked by their ids: a search that locks would
     /// lock more than it takes, and others would find nothing.
     async fn carry_out(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
     ) -> Result<Fetched, Fault> {
         let mut fetched = Fetched::default();
         let mut after = 0;
         for _ in 0..PAGES_MAX {
             let left = self.limit - fetched.rows.len() - fetched.ignored.len();
-            let candidates = self.candidates(scene, session, after, left).await?;
+            let candidates = self.candidates(context, session, after, left).await?;
             let Some(last) = candidates.last() else { break };
             after = *last;
-            let locked = scene.lock_rows(session, &candidates, false).await?;
+            let locked = context.lock_rows(session, &candidates, false).await?;
             let taken = fetched.rows.len() + fetched.ignored.len();
             locked.into_iter().for_each(|row| self.take(row, &mut fetched));
             let missed = fetched.rows.len() + fetched.ignored.len() - taken < candidates.len();
@@ -49,9 +49,9 @@ impl Work for Fetch<'_> {
             }
         }
         let ids = ids_of(&fetched.rows);
-        scene.update(session, &ids, "status = 'accepted'").await?;
-        scene.mark(session, &ids, Origin::Waiting, self.lease).await?;
-        scene.update(session, &fetched.ignored, "status = 'ignored'").await?;
+        context.update(session, &ids, "status = 'accepted'").await?;
+        context.mark(session, &ids, Origin::Waiting, self.lease).await?;
+        context.update(session, &fetched.ignored, "status = 'ignored'").await?;
         Ok(fetched)
     }
 
@@ -63,7 +63,7 @@ impl Work for Fetch<'_> {
 impl Fetch<'_> {
     async fn candidates(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
         after: u64,
         limit: usize,
@@ -72,12 +72,12 @@ impl Fetch<'_> {
         if limit == 0 {
             return Ok(ids);
         }
-        let room = &scene.shape.target;
-        let targets = self.targets.iter().filter(|target| room.can_have(target));
+        let column_limits = &context.limits.target;
+        let targets = self.targets.iter().filter(|target| column_limits.can_have(target));
         for targets in targets.collect::<Vec<_>>().chunks(TARGETS_AT_ONCE_MAX) {
             let value = |target: &&String| [Value::Text((*target).clone()), Value::from(after)];
             let values = targets.iter().flat_map(value).collect();
-            let sql = scene.names.waiting(targets.len(), limit);
+            let sql = context.names.waiting(targets.len(), limit);
             let rows = session.rows(&sql, values).await?;
             ids.extend(rows.iter().filter_map(|row| row.first().and_then(Value::id)));
         }
@@ -106,18 +106,18 @@ pub(super) struct AcceptManual<'a> {
 }
 
 #[async_trait]
-impl Work for AcceptManual<'_> {
+impl Transaction for AcceptManual<'_> {
     type Done = Vec<Manual>;
 
     async fn carry_out(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
     ) -> Result<Vec<Manual>, Fault> {
         let mut ids = self.ids.to_vec();
         ids.sort_unstable();
         ids.dedup();
-        let mut locked = scene.lock_rows(session, &ids, true).await?;
+        let mut locked = context.lock_rows(session, &ids, true).await?;
         locked.sort_unstable_by_key(|row| row.id);
         let mut ignored = Vec::new();
         let answers: Vec<Manual> = self.ids.iter().map(|id| self.answer(*id, &locked)).collect();
@@ -127,9 +127,9 @@ impl Work for AcceptManual<'_> {
             }
         }
         let ids = ids_of(&self.accepted(&answers));
-        scene.update(session, &ids, "status = 'accepted'").await?;
-        scene.mark(session, &ids, Origin::Manual, self.lease).await?;
-        scene.update(session, &ignored, "status = 'ignored'").await?;
+        context.update(session, &ids, "status = 'accepted'").await?;
+        context.mark(session, &ids, Origin::Manual, self.lease).await?;
+        context.update(session, &ignored, "status = 'ignored'").await?;
         Ok(answers)
     }
 

@@ -9,9 +9,9 @@ use windlass_core::launch::Output;
 use super::super::fit;
 use super::super::session::{Fault, Session, Value};
 use super::super::{Interrupted, Origin, Recovered, Row};
-use super::{IDS_AT_ONCE_MAX, Locked, Scene, Work, ids_of};
+use super::{IDS_AT_ONCE_MAX, Locked, Transaction, TxContext, ids_of};
 
-/// As it was before it was started.
+/// Resets a row to its state before the start.
 const NOT_STARTED: &str = "result = NULL, time_started = 0";
 
 pub(super) struct HandBack<'a> {
@@ -19,19 +19,23 @@ pub(super) struct HandBack<'a> {
 }
 
 #[async_trait]
-impl Work for HandBack<'_> {
+impl Transaction for HandBack<'_> {
     type Done = ();
 
-    async fn carry_out(&self, scene: &Scene<'_>, session: &mut dyn Session) -> Result<(), Fault> {
+    async fn carry_out(
+        &self,
+        context: &TxContext<'_>,
+        session: &mut dyn Session,
+    ) -> Result<(), Fault> {
         let mut ids = ids_of(self.rows);
         ids.sort_unstable();
-        let mut accepted = scene.lock_rows(session, &ids, true).await?;
+        let mut accepted = context.lock_rows(session, &ids, true).await?;
         accepted.retain(|row| row.status == "accepted");
         let accepted = accepted.iter().map(|row| row.id).collect();
-        let ours = scene.ours(session, accepted).await?;
+        let ours = context.ours(session, accepted).await?;
         let is_ours = |row: &&Row| ours.binary_search(&row.id).is_ok();
-        scene.put_back(session, self.rows.iter().filter(is_ours)).await?;
-        scene.unmark(session, &ours).await
+        context.put_back(session, self.rows.iter().filter(is_ours)).await?;
+        context.unmark(session, &ours).await
     }
 }
 
@@ -41,21 +45,21 @@ pub(super) struct Renew<'a> {
 }
 
 #[async_trait]
-impl Work for Renew<'_> {
+impl Transaction for Renew<'_> {
     type Done = Vec<u64>;
 
     async fn carry_out(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
     ) -> Result<Vec<u64>, Fault> {
         let mut ids = self.ids.to_vec();
         ids.sort_unstable();
-        for ids in ids.chunks(IDS_AT_ONCE_MAX).filter(|_| scene.marks) {
-            let sql = scene.names.renew(ids, scene.owner, self.lease);
+        for ids in ids.chunks(IDS_AT_ONCE_MAX).filter(|_| context.marks) {
+            let sql = context.names.renew(ids, context.owner, self.lease);
             session.run(&sql, Vec::new()).await?;
         }
-        let ours = scene.ours(session, ids.clone()).await?;
+        let ours = context.ours(session, ids.clone()).await?;
         ids.retain(|id| ours.binary_search(id).is_err());
         Ok(ids)
     }
@@ -69,28 +73,28 @@ pub(super) struct Recover<'a> {
 }
 
 #[async_trait]
-impl Work for Recover<'_> {
+impl Transaction for Recover<'_> {
     type Done = Recovered;
 
     async fn carry_out(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
     ) -> Result<Recovered, Fault> {
         let mut recovered = Recovered::default();
-        if !scene.marks {
+        if !context.marks {
             return Ok(recovered);
         }
-        let run_out = session.rows(&scene.names.run_out(IDS_AT_ONCE_MAX), Vec::new()).await?;
+        let run_out = session.rows(&context.names.run_out(IDS_AT_ONCE_MAX), Vec::new()).await?;
         recovered.more = run_out.len() == IDS_AT_ONCE_MAX;
-        let ids: Vec<u64> = run_out.iter().filter_map(|row| self.not_held(scene, row)).collect();
+        let ids: Vec<u64> = run_out.iter().filter_map(|row| self.not_held(context, row)).collect();
         if ids.is_empty() {
             return Ok(Recovered::default());
         }
-        let locked = scene.lock_rows(session, &ids, false).await?;
-        let there = session.rows(&scene.names.existing(&ids), Vec::new()).await?;
+        let locked = context.lock_rows(session, &ids, false).await?;
+        let there = session.rows(&context.names.existing(&ids), Vec::new()).await?;
         let there: Vec<u64> = ids_in(&there);
-        let marks = session.rows(&scene.names.lock_run_out(&ids), Vec::new()).await?;
+        let marks = session.rows(&context.names.lock_run_out(&ids), Vec::new()).await?;
         let marks: HashMap<u64, Origin> = marks.iter().filter_map(|row| mark(row)).collect();
 
         let (mut over, mut again) = (Vec::new(), Vec::new());
@@ -100,21 +104,21 @@ impl Work for Recover<'_> {
             over.push(row.id);
             self.sort_in(row, *origin, &mut recovered, &mut again);
         }
-        self.write(scene, session, &recovered, &again).await?;
+        self.write(context, session, &recovered, &again).await?;
         over.sort_unstable();
-        scene.unmark(session, &over).await?;
+        context.unmark(session, &over).await?;
         Ok(recovered)
     }
 }
 
 impl Recover<'_> {
-    fn not_held(&self, scene: &Scene<'_>, row: &[Value]) -> Option<u64> {
+    fn not_held(&self, context: &TxContext<'_>, row: &[Value]) -> Option<u64> {
         let (id, boot) = (row.first()?.id()?, row.get(1)?.id()?);
-        let held = boot == scene.owner.boot && self.held.contains(&id);
+        let held = boot == context.owner.boot && self.held.contains(&id);
         (!held).then_some(id)
     }
 
-    /// `again` are those that had been started.
+    /// `again` receives those that had been started.
     fn sort_in(
         &self,
         row: Locked,
@@ -136,22 +140,22 @@ impl Recover<'_> {
 
     async fn write(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
         recovered: &Recovered,
         again: &[u64],
     ) -> Result<(), Fault> {
-        scene.put_back(session, recovered.back.iter()).await?;
-        scene.update(session, again, NOT_STARTED).await?;
+        context.put_back(session, recovered.back.iter()).await?;
+        context.update(session, again, NOT_STARTED).await?;
         let nothing = Output::default();
-        let (_, stderr) = fit::outputs(scene.shape, &nothing, &nothing, Some(self.reason));
+        let (_, stderr) = fit::outputs(context.limits, &nothing, &nothing, Some(self.reason));
         let set = format!(
             "status = 'done', result = 'fail', time_finished = {}, return_code = NULL, \
              sig = NULL, stderr = ?",
             self.now
         );
         for id in &recovered.failed {
-            let sql = scene.names.update(&[*id], &set);
+            let sql = context.names.update(&[*id], &set);
             session.run(&sql, vec![Value::Text(stderr.clone())]).await?;
         }
         Ok(())

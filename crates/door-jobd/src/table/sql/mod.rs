@@ -18,14 +18,14 @@ use tokio::time::timeout;
 
 use windlass_core::sync::lock;
 
-use super::fit::Shape;
+use super::fit::TableLimits;
 use super::session::{Backend, Fault, Session, Value};
 use super::{
     End, Fetched, Interrupted, Manual, Origin, Owner, Recovered, Row, Table, TableError, Unwritten,
 };
 use names::Names;
 
-/// Ids that one statement names.
+/// Maximum number of ids per statement.
 const IDS_AT_ONCE_MAX: usize = 500;
 
 /// How often a conflicting transaction is tried.
@@ -36,41 +36,41 @@ const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(in crate::table) struct SqlTable {
     backend: Box<dyn Backend>,
-    place: Place,
-    looked: OnceCell<Found>,
+    table: OwnedTable,
+    info_cell: OnceCell<TableInfo>,
     /// Rows that may have been accepted without a confirmation.
-    doubtful: Mutex<Vec<Row>>,
+    unconfirmed_rows: Mutex<Vec<Row>>,
 }
 
 /// The owner and the name of the table.
-struct Place {
+struct OwnedTable {
     names: Names,
     owner: Owner,
 }
 
-/// What `prepare` found.
-struct Found {
-    shape: Shape,
+/// What is known about the table.
+struct TableInfo {
+    limits: TableLimits,
     /// Whether there is a table of marks.
     marks: bool,
 }
 
 /// The context of a transaction.
-struct Scene<'a> {
+struct TxContext<'a> {
     names: &'a Names,
     owner: &'a Owner,
-    shape: &'a Shape,
+    limits: &'a TableLimits,
     marks: bool,
 }
 
 /// One transaction, which may be tried several times until it commits.
 #[async_trait]
-trait Work: Sync {
+trait Transaction: Sync {
     type Done: Send;
 
     async fn carry_out(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
     ) -> Result<Self::Done, Fault>;
 
@@ -86,22 +86,22 @@ impl SqlTable {
         let owner = Owner { boot: owner.boot & i64::MAX.unsigned_abs(), ..owner };
         Self {
             backend,
-            place: Place { names, owner },
-            looked: OnceCell::new(),
-            doubtful: Mutex::default(),
+            table: OwnedTable { names, owner },
+            info_cell: OnceCell::new(),
+            unconfirmed_rows: Mutex::default(),
         }
     }
 
-    async fn transact<W: Work>(&self, work: &W) -> Result<W::Done, TableError> {
-        let found = self.found().await?;
-        let scene = Scene {
-            names: &self.place.names,
-            owner: &self.place.owner,
-            shape: &found.shape,
-            marks: found.marks,
+    async fn transact<W: Transaction>(&self, work: &W) -> Result<W::Done, TableError> {
+        let info = self.info().await?;
+        let context = TxContext {
+            names: &self.table.names,
+            owner: &self.table.owner,
+            limits: &info.limits,
+            marks: info.marks,
         };
         for tried in 1.. {
-            match self.attempt(work, &scene).await {
+            match self.attempt(work, &context).await {
                 Err(Fault::Clash(_)) if tried < CLASH_TRIES_MAX => {
                     let pause = fastrand::u64(1..=20) * u64::from(tried);
                     tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -112,13 +112,18 @@ impl SqlTable {
         Err(TableError::Away("others were in the way".into()))
     }
 
-    async fn attempt<W: Work>(&self, work: &W, scene: &Scene<'_>) -> Result<W::Done, Fault> {
+    async fn attempt<W: Transaction>(
+        &self,
+        work: &W,
+        context: &TxContext<'_>,
+    ) -> Result<W::Done, Fault> {
         let attempt = async {
             let mut session = self.backend.begin().await?;
-            let done = work.carry_out(scene, &mut *session).await?;
-            let doubt = Doubt { rows: work.accepted(&done), about: &self.doubtful };
+            let done = work.carry_out(context, &mut *session).await?;
+            let unconfirmed =
+                UnconfirmedCommit { rows: work.accepted(&done), about: &self.unconfirmed_rows };
             session.commit().await?;
-            doubt.dispel();
+            unconfirmed.confirm();
             Ok(done)
         };
         let late = |_| Fault::Away("the database did not answer in time".into());
@@ -126,57 +131,59 @@ impl SqlTable {
     }
 
     /// Rows accepted without a confirmation go back first, so that they are found again.
-    async fn mend(&self) -> Result<(), TableError> {
-        let doubtful = {
-            let mut doubtful = lock(&self.doubtful);
-            std::mem::take(&mut *doubtful)
+    async fn return_unconfirmed(&self) -> Result<(), TableError> {
+        let unconfirmed_rows = {
+            let mut unconfirmed_rows =
+                lock(&self.unconfirmed_rows);
+            std::mem::take(&mut *unconfirmed_rows)
         };
-        if doubtful.is_empty() {
+        if unconfirmed_rows.is_empty() {
             return Ok(());
         }
-        if !self.found().await?.marks {
-            tracing::warn!(rows = doubtful.len(), "it is not known whether rows were accepted");
+        if !self.info().await?.marks {
+            tracing::warn!(rows = unconfirmed_rows.len(), "unknown whether rows were accepted");
             return Ok(());
         }
-        let handed = self.hand_back(&doubtful).await;
+        let handed = self.hand_back(&unconfirmed_rows).await;
         if handed.is_err() {
-            lock(&self.doubtful).extend(doubtful);
+            lock(&self.unconfirmed_rows)
+                .extend(unconfirmed_rows);
         }
         handed
     }
 
-    async fn found(&self) -> Result<&Found, TableError> {
+    async fn info(&self) -> Result<&TableInfo, TableError> {
         let look = || async {
-            let looking = self.look();
+            let looking = self.inspect();
             let late = |_| Fault::Away("the database did not answer in time".into());
             timeout(TRANSACTION_TIME_MAX, looking).await.map_err(late)?
         };
-        self.looked.get_or_try_init(look).await.map_err(TableError::from)
+        self.info_cell.get_or_try_init(look).await.map_err(TableError::from)
     }
 
-    async fn look(&self) -> Result<Found, Fault> {
-        let names = &self.place.names;
-        let shape = self.backend.look(names.schema.as_deref(), &names.bare).await?;
+    async fn inspect(&self) -> Result<TableInfo, Fault> {
+        let names = &self.table.names;
+        let limits = self.backend.inspect(names.schema.as_deref(), &names.bare).await?;
         self.try_all(&[names.probe()]).await?;
         let marks = match self.make_marks().await {
             Ok(()) => true,
             Err(Fault::Refused(told)) => {
                 tracing::warn!(
                     "without the table {} the rows of a worker that is killed stay accepted or \
-                     running; it cannot be made or used: {told}",
+                     running; it cannot be created or used: {told}",
                     names.marks
                 );
                 false
             }
             Err(fault) => return Err(fault),
         };
-        Ok(Found { shape, marks })
+        Ok(TableInfo { limits, marks })
     }
 
     /// A failure does not matter: the user may be allowed to use but not to create the table, or
     /// another worker may be creating it at the same time.
     async fn make_marks(&self) -> Result<(), Fault> {
-        let names = &self.place.names;
+        let names = &self.table.names;
         if self.try_all(&names.probe_marks()).await.is_ok() {
             return Ok(());
         }
@@ -197,19 +204,19 @@ impl SqlTable {
     }
 }
 
-/// From sending a commit until its answer, also when the caller is dropped meanwhile.
-struct Doubt<'a> {
+/// Covers the time from sending a commit until its answer, even if the caller is dropped.
+struct UnconfirmedCommit<'a> {
     rows: Vec<Row>,
     about: &'a Mutex<Vec<Row>>,
 }
 
-impl Doubt<'_> {
-    fn dispel(mut self) {
+impl UnconfirmedCommit<'_> {
+    fn confirm(mut self) {
         self.rows.clear();
     }
 }
 
-impl Drop for Doubt<'_> {
+impl Drop for UnconfirmedCommit<'_> {
     fn drop(&mut self) {
         if !self.rows.is_empty() {
             let rows = std::mem::take(&mut self.rows);
@@ -218,7 +225,7 @@ impl Drop for Doubt<'_> {
     }
 }
 
-impl Scene<'_> {
+impl TxContext<'_> {
     /// Locks rows by their ids, waiting for others or skipping what they have locked.
     async fn lock_rows(
         &self,
@@ -227,7 +234,7 @@ impl Scene<'_> {
         wait: bool,
     ) -> Result<Vec<Locked>, Fault> {
         let mut locked = Vec::new();
-        let lock = if wait { self.names.dialect.lock } else { self.shape.skip };
+        let lock = if wait { self.names.dialect.lock } else { self.limits.skip };
         for ids in ids.chunks(IDS_AT_ONCE_MAX) {
             let rows = session.rows(&self.names.lock_rows(ids, lock), Vec::new()).await?;
             locked.extend(rows.iter().filter_map(|row| Locked::read(row)));
@@ -235,7 +242,7 @@ impl Scene<'_> {
         Ok(locked)
     }
 
-    /// Locks rows by their ids, and tells which of them are ours.
+    /// Locks rows by id and returns those that are ours.
     async fn lock_ours(
         &self,
         session: &mut dyn Session,
@@ -249,7 +256,7 @@ impl Scene<'_> {
         Ok((locked, ours))
     }
 
-    /// Rows become what they were.
+    /// Gives rows their previous status back.
     async fn put_back(
         &self,
         session: &mut dyn Session,
@@ -263,7 +270,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Which of these ids have our mark; all, where there are no marks.
+    /// Those of these ids that have our mark; all if there are no marks.
     async fn ours(&self, session: &mut dyn Session, ids: Vec<u64>) -> Result<Vec<u64>, Fault> {
         if !self.marks || ids.is_empty() {
             return Ok(ids);
@@ -347,7 +354,7 @@ impl Origin {
 #[async_trait]
 impl Table for SqlTable {
     async fn prepare(&self) -> Result<(), TableError> {
-        self.found().await.map(|_| ())
+        self.info().await.map(|_| ())
     }
 
     async fn fetch(
@@ -356,7 +363,7 @@ impl Table for SqlTable {
         limit: u32,
         lease: Duration,
     ) -> Result<Fetched, TableError> {
-        self.mend().await?;
+        self.return_unconfirmed().await?;
         self.transact(&accept::Fetch { targets, limit: limit as usize, lease }).await
     }
 
@@ -366,7 +373,7 @@ impl Table for SqlTable {
         targets: &[String],
         lease: Duration,
     ) -> Result<Vec<Manual>, TableError> {
-        self.mend().await?;
+        self.return_unconfirmed().await?;
         self.transact(&accept::AcceptManual { ids, targets, lease }).await
     }
 
@@ -393,7 +400,7 @@ impl Table for SqlTable {
         now: i64,
         reason: &str,
     ) -> Result<Recovered, TableError> {
-        self.mend().await?;
+        self.return_unconfirmed().await?;
         self.transact(&lease::Recover { held, interrupted, now, reason }).await
     }
 

@@ -1,5 +1,5 @@
-//! The statements, in the dialect of the database. Numbers are written into them; texts are values,
-//! but for those that are ours.
+//! The statements, in the dialect of the database. Numbers are part of the text; texts are
+//! parameters, except for our own.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use std::time::Duration;
 use super::super::session::Dialect;
 use super::super::{Origin, Owner};
 
-/// The longest name of an owner that its column has.
+/// Maximum length of an owner's name in its column.
 const OWNER_CHARS_MAX: usize = 255;
 
 /// The tables and the dialect.
 pub(super) struct Names {
     pub dialect: Dialect,
-    /// With quotes and all.
+    /// Quoted.
     pub table: String,
     pub marks: String,
-    /// Without quotes.
+    /// Unquoted.
     pub schema: Option<String>,
     pub bare: String,
 }
 
 impl Names {
-    /// `table` may be `schema.table` and quoted already: the original writes it into its SQL as it
-    /// is.
+    /// `table` may be `schema.table` and already quoted: the original inserts it into its SQL
+    /// unchanged.
     pub(super) fn new(table: &str, dialect: Dialect) -> Self {
         let parts: Vec<&str> = table.split('.').map(|part| part.trim_matches(['`', '"'])).collect();
         let (bare, schema) = match parts.split_last() {
@@ -47,7 +47,7 @@ impl Names {
         self.dialect.as_text.replace("{}", column)
     }
 
-    /// Fails when a column is missing.
+    /// Fails if a column is missing.
     pub(super) fn probe(&self) -> String {
         format!(
             "SELECT id, target, status, result, return_code, sig, stdout, stderr, time_started, \
@@ -56,7 +56,7 @@ impl Names {
         )
     }
 
-    /// Fail when a right on the marks is missing, and change nothing.
+    /// Fail if rights on the marks are missing; change nothing.
     pub(super) fn probe_marks(&self) -> [String; 3] {
         let (marks, columns) = (&self.marks, "id, owner, boot, lease_until, was");
         [
@@ -76,8 +76,9 @@ impl Names {
         )
     }
 
-    /// Waiting rows of so many targets. Each target is looked up by itself, so that an index on
-    /// status, target and id is read in order. The values are each target and the id before.
+    /// Waiting rows of this many targets. Each target is looked up separately, so that an index on
+    /// status, target and id is read in order. The values are, for each target, its name and the
+    /// last id.
     pub(super) fn waiting(&self, targets: usize, limit: usize) -> String {
         let one = format!(
             "SELECT id FROM (SELECT id FROM {} WHERE status = 'waiting' AND target = ? AND id > ? \
@@ -105,10 +106,10 @@ impl Names {
         format!("UPDATE {} SET {set} WHERE id IN ({})", self.table, list(ids))
     }
 
-    /// With values for the ids.
-    pub(super) fn update_places(&self, ids: usize, set: &str) -> String {
-        let places = vec!["?"; ids].join(", ");
-        format!("UPDATE {} SET {set} WHERE id IN ({places})", self.table)
+    /// With placeholders for the ids.
+    pub(super) fn update_by_placeholders(&self, ids: usize, set: &str) -> String {
+        let placeholders = vec!["?"; ids].join(", ");
+        format!("UPDATE {} SET {set} WHERE id IN ({placeholders})", self.table)
     }
 
     pub(super) fn our_marks(&self, ids: &[u64], owner: &Owner) -> String {
@@ -177,7 +178,7 @@ fn list(ids: &[u64]) -> String {
     ids.join(", ")
 }
 
-/// A text of ours in quotes; characters that mean something in quotes are exchanged.
+/// Quotes a text of ours; special characters are replaced.
 fn literal(name: &str) -> String {
     let plain = |c: char| if c == '\'' || c == '\\' || c.is_control() { '_' } else { c };
     let name: String = name.chars().take(OWNER_CHARS_MAX).map(plain).collect();

@@ -8,13 +8,13 @@ use windlass_core::launch::Output;
 use super::super::fit;
 use super::super::session::{Fault, Session, Value};
 use super::super::{End, TableError, Unwritten};
-use super::{Locked, Scene, SqlTable, Work};
+use super::{Locked, SqlTable, Transaction, TxContext};
 
-/// Ends that are equal but for their ids become one statement, when their output is this short.
+/// Ends that differ only in their ids share a statement if their output is this short.
 const ALIKE_BYTES_MAX: usize = 1024;
 
-/// Ids of one such statement. Lists are filled up to a power of two, so that there are few
-/// different statements and the database keeps them.
+/// Maximum number of ids in such a statement. Lists are padded to a power of two, so that there are
+/// few distinct statements for the database to cache.
 const ALIKE_MAX: usize = 64;
 
 pub(super) struct Start<'a> {
@@ -23,25 +23,25 @@ pub(super) struct Start<'a> {
 }
 
 #[async_trait]
-impl Work for Start<'_> {
+impl Transaction for Start<'_> {
     type Done = Vec<u64>;
 
     async fn carry_out(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
     ) -> Result<Vec<u64>, Fault> {
-        let (_, ours) = scene.lock_ours(session, self.ids.to_vec()).await?;
+        let (_, ours) = context.lock_ours(session, self.ids.to_vec()).await?;
         let now = self.now;
         let set = format!("status = 'running', result = 'ok', time_started = {now}");
-        scene.update(session, &ours, &set).await?;
+        context.update(session, &ours, &set).await?;
         Ok(ours)
     }
 }
 
 impl SqlTable {
-    /// All in one transaction; when the database refuses that, one by one, and then without the
-    /// output: a row that cannot be written would run forever.
+    /// All in one transaction; if the database refuses that, one by one, and then without output: a
+    /// row that cannot be written would stay `running` forever.
     pub(super) async fn finish_all(&self, ends: &[End]) -> Result<Vec<Unwritten>, TableError> {
         match self.transact(&Finish { ends }).await {
             Err(TableError::Refused(_)) => {}
@@ -75,9 +75,9 @@ struct Finish<'a> {
     ends: &'a [End],
 }
 
-/// What an end writes, except the id.
+/// The values that an end writes, except the id.
 #[derive(PartialEq, Eq, Hash)]
-struct Written {
+struct RowValues {
     ok: bool,
     finished_at: i64,
     code: Option<i64>,
@@ -87,36 +87,36 @@ struct Written {
 }
 
 #[async_trait]
-impl Work for Finish<'_> {
+impl Transaction for Finish<'_> {
     type Done = Vec<Unwritten>;
 
     async fn carry_out(
         &self,
-        scene: &Scene<'_>,
+        context: &TxContext<'_>,
         session: &mut dyn Session,
     ) -> Result<Vec<Unwritten>, Fault> {
         let ids = self.ends.iter().map(|end| end.id).collect();
-        let (locked, ours) = scene.lock_ours(session, ids).await?;
+        let (locked, ours) = context.lock_ours(session, ids).await?;
         let is_ours = |end: &&End| ours.binary_search(&end.id).is_ok();
-        let mut alike: HashMap<Written, Vec<u64>> = HashMap::new();
+        let mut alike: HashMap<RowValues, Vec<u64>> = HashMap::new();
         for end in self.ends.iter().filter(is_ours) {
-            let written = written(scene, end);
+            let written = written(context, end);
             if written.stdout.len() + written.stderr.len() > ALIKE_BYTES_MAX {
-                write(scene, session, written, &[end.id]).await?;
+                write(context, session, written, &[end.id]).await?;
             } else {
                 alike.entry(written).or_default().push(end.id);
             }
         }
         for (written, ids) in alike {
-            write(scene, session, written, &ids).await?;
+            write(context, session, written, &ids).await?;
         }
-        scene.unmark(session, &ours).await?;
+        context.unmark(session, &ours).await?;
         let lost = self.ends.iter().filter(|end| !is_ours(end) && !was_written(end, &locked));
         Ok(lost.map(|end| Unwritten::Lost(end.id)).collect())
     }
 }
 
-/// By an earlier attempt whose success we did not hear of.
+/// Whether an earlier attempt with a lost confirmation has written it.
 fn was_written(end: &End, locked: &[Locked]) -> bool {
     locked.iter().any(|row| {
         let finished_at = u64::try_from(end.finished_at).ok();
@@ -124,23 +124,23 @@ fn was_written(end: &End, locked: &[Locked]) -> bool {
     })
 }
 
-fn written(scene: &Scene<'_>, end: &End) -> Written {
-    let shape = scene.shape;
-    let (stdout, stderr) = fit::outputs(shape, &end.stdout, &end.stderr, end.note.as_deref());
-    Written {
+fn written(context: &TxContext<'_>, end: &End) -> RowValues {
+    let limits = context.limits;
+    let (stdout, stderr) = fit::outputs(limits, &end.stdout, &end.stderr, end.note.as_deref());
+    RowValues {
         ok: end.ok,
         finished_at: end.finished_at,
-        code: fit::code(shape, end.code),
-        signal: end.signal.as_ref().map(|signal| fit::name(&shape.signal, signal)),
+        code: fit::code(limits, end.code),
+        signal: end.signal.as_ref().map(|signal| fit::name(&limits.signal, signal)),
         stderr,
         stdout,
     }
 }
 
 async fn write(
-    scene: &Scene<'_>,
+    context: &TxContext<'_>,
     session: &mut dyn Session,
-    written: Written,
+    written: RowValues,
     ids: &[u64],
 ) -> Result<(), Fault> {
     let result = if written.ok { "ok" } else { "fail" };
@@ -156,11 +156,11 @@ async fn write(
          stderr = ?, stdout = ?"
     );
     for ids in ids.chunks(ALIKE_MAX) {
-        let places = ids.len().next_power_of_two();
+        let placeholders = ids.len().next_power_of_two();
         let last = ids.last().copied().unwrap_or_default();
-        let ids = ids.iter().copied().chain(std::iter::repeat(last)).take(places);
+        let ids = ids.iter().copied().chain(std::iter::repeat(last)).take(placeholders);
         let ids = ids.map(Value::from);
-        let sql = scene.names.update_places(places, &set);
+        let sql = context.names.update_by_placeholders(placeholders, &set);
         session.run(&sql, values.iter().cloned().chain(ids).collect()).await?;
     }
     Ok(())

@@ -78,7 +78,7 @@ async fn many_targets_are_looked_up(world: World) {
 }
 
 /// Four workers empty the table together; every row is accepted by exactly one, and `more` never
-/// lets a worker stop while rows wait that nobody takes.
+/// lets a worker stop while unclaimed rows wait.
 async fn workers_share_a_table(world: World) {
     const ROWS: usize = 1200;
     let targets = ["a", "b", "c"];
@@ -139,7 +139,8 @@ async fn candidates_are_found_by_the_index() {
     assert!(plan.contains("status_target_idx") && !plan.contains("filesort"), "{plan}");
 }
 
-/// Others may lock a row for long; the rest is taken meanwhile, and that one later.
+/// Other sessions may lock a row for long; the other rows are fetched meanwhile, and that one
+/// later.
 #[tokio::test]
 async fn rows_that_others_lock_are_passed_over() {
     let world = World::mysql();

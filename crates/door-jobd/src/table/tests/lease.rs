@@ -1,4 +1,5 @@
-//! Rows stay ours while their lease is renewed, are handed back, and are taken from the lost.
+//! Rows stay ours while their lease is renewed, are handed back, and are recovered from lost
+//! workers.
 
 use crate::table::{Interrupted, Origin, Recovered, Row};
 
@@ -132,7 +133,7 @@ async fn two_recover_at_once(world: World) {
     assert_eq!(world.marks(), "");
 }
 
-/// Whoever sets `accepted` back to `waiting` by hand takes the row from the worker that has it.
+/// Resetting `accepted` to `waiting` by hand takes the row from the worker that has it.
 async fn a_row_that_was_reset_by_hand_is_its_new_owners(world: World) {
     world.add("waiting", &["a"]);
     let (old, new) = (world.worker("old"), world.worker("new"));

@@ -1,4 +1,4 @@
-//! Rows that a client names are accepted, or the client is told why not.
+//! Rows that a client requests are accepted or refused with a reason.
 
 use crate::table::{Manual, Origin, Row};
 

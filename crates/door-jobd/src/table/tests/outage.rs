@@ -1,5 +1,5 @@
-//! The server is killed in the middle of a load and started again: nothing is accepted twice,
-//! nothing is lost, and callers hear that it is away.
+//! The server is killed under load and restarted: nothing is accepted twice, nothing is lost, and
+//! callers get errors.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn postgres_is_killed_under_load() {
     is_killed_under_load(World::mortal(Kind::Postgres)).await;
 }
 
-/// Asks until the database is there; the number of times it was not.
+/// Retries until the database is available; counts the failures.
 macro_rules! until_there {
     ($away:expr, $ask:expr) => {
         loop {
@@ -110,11 +110,11 @@ async fn a_connection_that_was_closed_while_idle_is_not_noticed() {
     }
 }
 
-/// Whoever asks may go away in the middle: what was accepted meanwhile is found again.
+/// The caller may be dropped at any point: rows accepted by then are found again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fetch_that_is_given_up_loses_nothing() {
     const ROWS: usize = 300;
-    /// Into so many parts the time is divided after which it is given up.
+    /// The fetch is dropped after a multiple of this fraction of the time.
     const PARTS: u32 = 37;
     let world = World::mysql();
     world.add("waiting", &vec!["a"; ROWS]);

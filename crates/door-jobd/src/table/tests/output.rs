@@ -1,4 +1,4 @@
-//! Whatever a program writes, its row can be written.
+//! Any output of a program can be written to its row.
 
 use crate::table::{End, Table, Unwritten};
 use windlass_core::launch::Output;
@@ -96,7 +96,7 @@ async fn small_and_strange_columns_of_mysql_are_respected() {
     );
 }
 
-/// A row that the database does not take with its output is written without it.
+/// A row that the database refuses with its output is written without it.
 #[tokio::test]
 async fn a_refused_output_does_not_keep_a_job_running() {
     let world = World::mysql();

@@ -72,7 +72,7 @@ async fn many_end_at_once(world: World) {
     assert_eq!(all, third);
 }
 
-/// Somebody else has recovered the rows of a worker that was thought to be lost.
+/// Another worker has recovered the rows of a worker that seemed lost.
 async fn what_is_not_ours_is_not_started_nor_written(world: World) {
     world.add("waiting", &["a", "a"]);
     let (slow, other) = (world.worker("slow"), world.worker("other"));

@@ -1,4 +1,4 @@
-//! Before the first job: tables that are missing, rights that are not given, names of all kinds.
+//! Before the first job: missing tables, missing rights, names of all kinds.
 
 use crate::table::{self, Owner, Storage, Table, TableError};
 
@@ -64,7 +64,7 @@ async fn a_missing_file_is_refused_and_not_made() {
     assert!(!file.exists());
 }
 
-/// Only the rights that the original needs: everything works but recovering after a crash.
+/// With only the rights that the original needs, everything works except recovery after a crash.
 #[tokio::test]
 async fn without_the_right_to_make_a_table_there_are_no_marks() {
     let world = World::mysql();
@@ -85,7 +85,7 @@ fn the_guide_has_the_tables_that_are_tested() {
     assert!(documented_tables().iter().all(|table| guide.contains(table)));
 }
 
-/// As the guide has them: on the table itself, and on that of the marks before it is there.
+/// As in the guide: rights on the table itself, and on the table of marks before it exists.
 #[tokio::test]
 async fn rights_on_two_tables_are_enough() {
     let world = World::mysql();
@@ -127,7 +127,7 @@ async fn works_without_marks(world: &World, rights: &str) {
     assert_eq!(statuses, ["done", "waiting", "waiting", "done"]);
 }
 
-/// The original writes the name into its SQL as it is, so all of these work there.
+/// The original inserts the name into its SQL unchanged, so all of these work there.
 #[tokio::test]
 async fn a_table_may_be_named_with_its_database_and_quotes() {
     let world = World::mysql();

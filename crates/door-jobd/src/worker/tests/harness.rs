@@ -1,4 +1,4 @@
-//! A worker on a port of its own, with a table and commands that tests steer.
+//! A worker on its own port, with a table and commands that tests control.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,13 +16,13 @@ use super::super::*;
 use crate::net::connect;
 use crate::table::{End, Fetched, Manual, Origin, Recovered, Table, TableError, Unwritten};
 
-/// Longer than anything takes here; a test that waits so long has failed.
+/// Longer than anything takes here; a test that waits this long has failed.
 pub(super) const LONG: Duration = windlass_test_kit::wait::PATIENCE;
 
 pub(super) const CONFIG: &str = "name=w1\nhost=127.0.0.1\nport=1\nstorage=sqlite:///none\n\
     launcher=run {id}\nmysql_fetch_limit=10\nshutdown_timeout=60\n";
 
-/// Waits until something is so.
+/// Waits for a condition.
 pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
     eventually(what, || is_so().then_some(())).await;
 }
@@ -31,7 +31,7 @@ pub(super) fn json(text: &str) -> Json {
     serde_json::from_str(text).unwrap()
 }
 
-/// A worker on a port of its own.
+/// A worker on its own port.
 pub(super) struct Fixture {
     pub(super) table: Arc<FakeTable>,
     pub(super) launcher: Arc<FakeLauncher>,
@@ -62,13 +62,13 @@ impl Fixture {
         connect("127.0.0.1", self.port, None, Arc::new(Silent), &Log::quiet()).await.unwrap()
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub(super) async fn ask(&self, kind: &str, data: &str) -> Result<String, String> {
         let answer = self.client().await.ask(kind, Some(json(data))).within(LONG).await;
         answer.map(|data| data.to_string()).map_err(|error| error.to_string())
     }
 
-    /// What a target has: whether it is paused, its concurrency and its length.
+    /// A target's status: whether it is paused, its concurrency and its length.
     pub(super) async fn target(&self, name: &str) -> String {
         let status = json(&self.ask("status", "{}").await.unwrap());
         status.get("targets").and_then(|targets| targets.get(name)).unwrap().to_string()
@@ -104,9 +104,9 @@ impl Handler for Silent {
 pub(super) struct FakeTable {
     rows: Mutex<BTreeMap<u64, FakeRow>>,
     away: Mutex<bool>,
-    /// What `recover` answers next.
+    /// The next result of `recover`.
     pub(super) lost: Mutex<Vec<Row>>,
-    /// What `renew` answers next.
+    /// The next result of `renew`.
     pub(super) taken: Mutex<Vec<u64>>,
     /// Results are not written while a test holds this.
     pub(super) finish_gate: tokio::sync::Mutex<()>,
@@ -267,7 +267,7 @@ impl Table for FakeTable {
     async fn close(&self) {}
 }
 
-/// Commands that end when a test says so.
+/// Commands that end on a test's request.
 #[derive(Default)]
 pub(super) struct FakeLauncher {
     commands: Mutex<HashMap<u64, watch::Sender<Option<Launched>>>>,

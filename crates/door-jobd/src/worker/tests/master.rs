@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::harness::{CONFIG, Fixture, LONG, json, until};
 use crate::wire::Json;
 
-/// A worker whose master is at this address.
+/// A worker with a master at this address.
 async fn worker_of(listener: &TcpListener) -> Fixture {
     let port = listener.local_addr().unwrap().port();
     Fixture::with(&format!(
@@ -30,7 +30,7 @@ impl Master {
         Master { stream, read: Vec::new() }
     }
 
-    /// The next message; none when the worker has closed the connection.
+    /// The next message; `None` when the worker has closed the connection.
     async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == 4) {
@@ -56,7 +56,7 @@ impl Master {
         self.stream.write_all(&[4]).await.unwrap();
     }
 
-    /// Expects a request and answers its number.
+    /// Expects a request and returns its number.
     async fn asked(&mut self, rest: &str) -> i64 {
         let message = json(&self.next().await.unwrap());
         let request = &message.as_array().unwrap()[1];

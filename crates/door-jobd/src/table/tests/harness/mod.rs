@@ -1,4 +1,4 @@
-//! A table of jobs in a database of its own, workers on it, and a look at it from outside.
+//! A table of jobs in a private database, workers on it, and direct access to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +9,16 @@ use tempfile::TempDir;
 use windlass_core::launch::Output;
 use windlass_test_servers::{Database, JOBD_TABLE, Kind, Server, mariadb, postgres};
 
-/// Long enough for no test to see it end.
+/// Never expires during a test.
 pub(crate) const LEASE: Duration = Duration::from_secs(3600);
 
-/// A lease that has run out as soon as it is given.
+/// A lease that expires at once.
 pub(crate) const NO_LEASE: Duration = Duration::ZERO;
 
 /// No ids.
 pub(crate) const NOBODY: [u64; 0] = [];
 
-/// The files that document the other two.
+/// The sources that document the other two.
 const POSTGRES: &str = include_str!("../../postgres.rs");
 const SQLITE: &str = include_str!("../../sqlite.rs");
 
@@ -27,7 +27,7 @@ pub(crate) fn documented_tables() -> [String; 2] {
     [documented(POSTGRES), documented(SQLITE)]
 }
 
-/// The SQL that stands in the documentation of a module.
+/// The SQL in the documentation of a module.
 fn documented(source: &str) -> String {
     let lines = source.lines().skip_while(|line| !line.contains("```sql")).skip(1);
     let lines = lines.take_while(|line| !line.contains("```"));
@@ -36,7 +36,7 @@ fn documented(source: &str) -> String {
 
 pub(crate) struct World {
     database: Database,
-    /// Where it is when it is a file.
+    /// The folder of a SQLite file.
     _folder: Option<TempDir>,
 }
 
@@ -131,7 +131,7 @@ impl World {
         table::open(&storage, Owner { name: name.into(), boot })
     }
 
-    /// Lines of fields with tabs between, as the client of the database shows them.
+    /// Lines of fields separated by tabs, as the database's client prints them.
     #[track_caller]
     pub(crate) fn sql(&self, sql: &str) -> String {
         self.database.sql(sql)
@@ -161,7 +161,7 @@ impl World {
         self.one("status", id)
     }
 
-    /// One field; `NULL` in every database when it has no value.
+    /// One field; `NULL` in every database if it has no value.
     pub(crate) fn one(&self, column: &str, id: u64) -> String {
         let text = if self.is_mysql() { "CHAR" } else { "TEXT" };
         let field = format!("COALESCE(CAST({column} AS {text}), 'NULL')");
@@ -182,7 +182,7 @@ pub(crate) fn ids(fetched: &Fetched) -> Vec<u64> {
     fetched.rows.iter().map(|row| row.id).collect()
 }
 
-/// A job that went well and said nothing.
+/// A successful job without output.
 pub(crate) fn end(id: u64) -> End {
     End {
         id,
