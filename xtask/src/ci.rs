@@ -7,8 +7,8 @@ use anyhow::Result;
 use crate::shell::Limit;
 use crate::{needs, shell, tidy};
 
-/// More than twice what a run takes on two quiet cores once everything is built, and less than
-/// those who start it wait for it: a test that hangs is named by us, not cut off by them.
+/// More than twice as long as a run takes on two quiet cores with everything built, and shorter
+/// than the limit of those who start it, so that we report a hanging test before they cut us off.
 const RUN_TIME_MAX: Duration = Duration::from_secs(70 * 60);
 
 pub(crate) fn run() -> Result<()> {

@@ -6,21 +6,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{self, Limit, succeeds};
 
-/// A program, and the Debian package that has it.
+/// A program, and the Debian package that contains it.
 const PROGRAMS: [(&str, &str); 8] = [
     ("sh", "dash"),
     ("awk", "mawk"),
     ("grep", "grep"),
     ("sha256sum", "coreutils"),
     ("mount", "mount"),
-    // It is there where Perl has its packages for JSON.
+    // It comes with Perl's JSON packages.
     ("json_pp", "perl"),
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
 ];
 
-/// The same for the languages of handlers. These are started, because what has the name of a
-/// program is not yet one: a version manager may have put a stand-in there.
+/// The same for the handlers' languages. These are started to check them, because a version manager
+/// may have installed a stand-in under the name.
 const LANGUAGES: [(&str, &str); 3] =
     [("node", "nodejs"), ("/usr/bin/python3", "python3"), ("php", "php-cli")];
 
@@ -31,12 +31,12 @@ const SERVERS: [(&str, &str); 2] = [
     ("/usr/lib/postgresql/*/bin/postgres", "postgresql"),
 ];
 
-/// The server with MongoDB's wire protocol is a Python package. It gets a virtual environment below
-/// the user's cache directory, where `crates/test-servers` looks for it.
+/// The server with MongoDB's wire protocol is a Python package. It is installed into a virtual
+/// environment below the user's cache directory, where `crates/test-servers` looks for it.
 const MONGODB: &str = "SecantusDB==0.7.0b3";
 const MONGODB_PLACE: &str = "windlass/secantusdb-0.7.0b3";
 
-/// Installs what is missing; where that is not possible, says the command that does it.
+/// Installs what is missing; if that is not possible, prints the command for it.
 pub(crate) fn install(limit: &Limit) -> Result<()> {
     install_packages(limit)?;
     install_mongodb(limit)
@@ -98,12 +98,12 @@ fn cache_directory() -> Result<PathBuf> {
     Ok(home.join(".cache"))
 }
 
-/// Debian has a Python without the parts that make virtual environments.
+/// Debian's Python comes without the modules for virtual environments.
 fn can_make_environments() -> bool {
     succeeds("python3", &["-c", "import ensurepip, venv"])
 }
 
-/// Nobody is there to answer its questions, and no server is to run but those of the tests.
+/// Non-interactive, and without starting servers: the tests start their own.
 fn apt_get(arguments: &[&str], limit: &Limit) -> Result<()> {
     let quiet = ["DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "apt-get"];
     shell::step("env", &[&quiet[..], arguments].concat(), Some(limit))
@@ -117,7 +117,7 @@ fn is_there(program: &str) -> bool {
     succeeds("sh", &["-c", "command -v \"$0\"", program])
 }
 
-/// With `*` for a version, or on the search path.
+/// A path with `*` for a version, or a name on the search path.
 fn is_installed(place: &str) -> bool {
     succeeds("sh", &["-c", "ls $0", place]) || place.rsplit('/').next().is_some_and(is_there)
 }
@@ -130,7 +130,7 @@ fn answers(program: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Two crates know it, because neither may use the other.
+    /// Two crates have it, because neither may use the other.
     #[test]
     fn what_is_installed_is_what_the_tests_look_for() {
         let file = shell::root().join("crates/test-servers/src/mongo.rs");

@@ -9,23 +9,23 @@ use std::os::unix::process::CommandExt;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Between two looks at whether a program has ended.
+/// Pause between two checks whether a program has ended.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// For programs that only answer a question.
+/// Time limit for programs that only answer a question.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Ends a whole group of processes (`$0`) when its input ends, which is when we let it or are gone
-/// ourselves, by an interrupt or killed. A line of input says that all went well.
+/// Kills a process group (`$0`) when its input ends: when we close it, or when we are gone, by an
+/// interrupt or a kill. A line of input means success and kills nothing.
 const GUARD: &str = "trap '' INT TERM HUP QUIT; read -r line || kill -9 \"-$0\"";
 
-/// The folder of the workspace.
+/// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask lies in the workspace").to_owned()
 }
 
-/// How long all steps of a run may take together.
+/// Time limit for all steps of a run together.
 pub(crate) struct Limit {
     began: Instant,
     whole: Duration,
@@ -41,8 +41,8 @@ impl Limit {
     }
 }
 
-/// Runs a program to its end, and says how long it took. When the limit is over before, ends it
-/// with all that it started.
+/// Runs a program to its end, and prints how long it took. At the limit, kills it with everything
+/// that it started.
 pub(crate) fn step(program: &str, arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
     let line = format!("{program} {}", arguments.join(" "));
     say(&format!("==> {line}"));
@@ -72,7 +72,7 @@ pub(crate) fn cargo(arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
     step(&cargo, arguments, limit)
 }
 
-/// Whether a program can be started and ends well. What it says is nobody's business.
+/// Whether a program can be started and succeeds. Its output is discarded.
 pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
@@ -81,12 +81,12 @@ pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     matches!(ended, Ok(Some(status)) if status.success())
 }
 
-/// A program and what it starts. They are a group of their own, so that all can be ended at once;
-/// as an interrupt does not reach them there, the guard ends them with us.
+/// A program and its descendants, in their own process group, so that all can be killed at once.
+/// Interrupts do not reach them there, so the guard kills them when we end.
 struct Group {
     program: Child,
     guard: Child,
-    /// The command lines of those that had to be ended.
+    /// The command lines of processes that had to be killed.
     left: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl Group {
         Ok(Self { program, guard, left: Vec::new() })
     }
 
-    /// Waits for its end; `None` if it had to be ended because the time was over.
+    /// Waits for its end; `None` if it was killed at the time limit.
     fn end(&mut self, is_over: impl Fn() -> bool) -> Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = self.program.try_wait()? {
@@ -118,7 +118,7 @@ impl Group {
                 self.left = members(self.program.id());
                 drop(self.guard.stdin.take());
                 self.guard.wait()?;
-                // By its guard it is dead already, if there was one.
+                // The guard, if any, has already killed it.
                 self.program.kill()?;
                 self.program.wait()?;
                 return Ok(None);
@@ -133,7 +133,7 @@ fn members(group: u32) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let line = |folder: PathBuf| {
         let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
-        // Behind the program's name, which is in brackets: the state, the parent, the group.
+        // After the program's name in parentheses: state, parent, group.
         let of: u32 = stat.rsplit(')').next()?.split_whitespace().nth(2)?.parse().ok()?;
         let line = std::fs::read(folder.join("cmdline")).ok().filter(|_| of == group)?;
         Some(String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned())
@@ -155,7 +155,7 @@ pub(crate) fn complain(text: &str) {
 mod tests {
     use super::*;
 
-    /// A program that says the number of its child, which does not end, and waits for it.
+    /// A program that writes the process id of its child, which never ends, and waits for it.
     fn parent_of_a_sleeper(told: &Path) -> String {
         format!("sleep 100000 & echo $! > {0}.part; mv {0}.part {0}; wait", told.display())
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn is_gone(pid: &str) -> bool {
-        // One that has ended may stay listed where nobody collects orphans.
+        // A zombie may stay listed where nothing reaps orphans.
         let state = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         state.is_empty() || state.lines().any(|line| line.starts_with("State:\tZ"))
     }
@@ -207,7 +207,7 @@ mod tests {
         let script = parent_of_a_sleeper(&told);
         let mut group = Group::start(Command::new("sh").args(["-c", &script])).unwrap();
         until("it has begun", || !told_in(&told).is_empty());
-        // As the kernel does it when we are killed.
+        // As the kernel does when we are killed.
         drop(group.guard.stdin.take());
         let limit = Limit::new(ANSWER_TIME_MAX);
         let ended = group.end(|| limit.is_over()).unwrap();

@@ -17,7 +17,7 @@ use crate::shell;
 
 /// One file of the repository, as text.
 pub(crate) struct SourceFile {
-    /// From the root, with `/`.
+    /// Relative to the root, with `/`.
     pub path: String,
     pub text: String,
 }
@@ -55,7 +55,7 @@ pub(crate) fn run() -> Result<()> {
     bail!("{} places are not tidy", complaints.len())
 }
 
-/// What git tracks or would track, read as text; other files are none of our business.
+/// All files that git tracks or would track, if they are text.
 fn tracked_files() -> Result<Vec<SourceFile>> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

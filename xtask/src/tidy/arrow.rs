@@ -2,7 +2,7 @@
 
 use super::SourceFile;
 
-/// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
+/// Each crate's folder, and the workspace crates that its code may use (its tests may use more).
 const ARROWS: [(&str, &[&str]); 19] = [
     ("crates/core", &[]),
     ("crates/bedrock-rules", &["windlass-core"]),
@@ -65,7 +65,7 @@ pub(super) fn check(file: &SourceFile) -> Vec<String> {
         .collect()
 }
 
-/// Names under `[dependencies]`, not those of the tests.
+/// The names under `[dependencies]`, without those for tests.
 fn dependencies(manifest: &str) -> impl Iterator<Item = String> + '_ {
     let mut inside = false;
     manifest.lines().filter_map(move |line| {

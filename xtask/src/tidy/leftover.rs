@@ -2,7 +2,7 @@
 
 use super::SourceFile;
 
-/// What no file of ours contains. Split in two, so that this file does not contain it either.
+/// Forbidden in all files. Split in two, so that this file does not contain it either.
 const BANNED: [(&str, &str, &str); 9] = [
     ("TO", "DO", "finish it or file it"),
     ("FIX", "ME", "mend it now"),
@@ -15,8 +15,8 @@ const BANNED: [(&str, &str, &str); 9] = [
     ("/ho", "me/", "a place on one machine"),
 ];
 
-/// What no Rust test contains: waiting is for an event, not for a time. The harness has the one
-/// place that pauses between two looks at something observable.
+/// Forbidden in Rust tests: wait for an event, not for a time. Only the harness pauses between two
+/// checks of something observable.
 const SLEEPS: [(&str, &str); 2] = [("thread::sl", "eep("), ("time::sl", "eep(")];
 
 pub(super) fn check(file: &SourceFile) -> Vec<String> {

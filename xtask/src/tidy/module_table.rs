@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::SourceFile;
 
-/// The files that declare modules for others to find their way.
+/// The files whose headers may have such a table.
 const NAMES: [&str; 3] = ["lib.rs", "mod.rs", "main.rs"];
-/// The head of the first column. Tables of other things have another one.
+/// The head of the first column. Other tables have other heads.
 const HEADS: [&str; 2] = ["module", "file"];
 
 pub(super) fn check(file: &SourceFile) -> Vec<String> {
@@ -40,7 +40,7 @@ fn listed(text: &str) -> Option<BTreeSet<&str>> {
 
 struct Declared<'a> {
     required: BTreeSet<&'a str>,
-    /// Modules of tests may be listed, and need not be.
+    /// Test modules may be listed, but need not be.
     test_only: BTreeSet<&'a str>,
 }
 
