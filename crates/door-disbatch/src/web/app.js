@@ -1,11 +1,11 @@
-// The page of the command interface: routes in the address behind '#', one function a view. All
-// text enters the document as text, never as markup. What the browser keeps for the session is the
-// sign-in, and it is sent with our own requests only, so that no other site can use it.
+// The page of the command interface: routes after the '#' of the address, one function per view.
+// All data enters the document as text, never as markup. The browser keeps the sign-in for the
+// session, and only our own requests carry it, so that no other site can use it.
 
 const REFRESH_MS_DEFAULT = 30000;
 const AGAIN_MS = 5000;
 const PAGE_SIZE = 20;
-// Queues whose tasks of one status are searched together.
+// Maximum number of queues per search for tasks of one status.
 const QUEUES_AT_ONCE = 500;
 const STATUS_NAMES = new Map([
   [-6, 'orphaned'], [-5, 'cancelled'], [-4, 'blocked'], [-3, 'terminated'], [-2, 'queued'],
@@ -16,15 +16,15 @@ const main = document.getElementById('main');
 const trouble = document.getElementById('trouble');
 let refreshMs = REFRESH_MS_DEFAULT;
 let timer = 0;
-let shown = 0; // grows with each view, so that a late answer does not replace a newer view
-let owed = false; // a view was not built because somebody was in the middle of something
-let changes = 0; // that are on their way to the server
+let shown = 0; // incremented by each view, so that a late answer does not replace a newer view
+let owed = false; // a view was postponed because the user was editing
+let changes = 0; // number of changes in progress
 let lastChange = Promise.resolve();
-let troubleOfView = false; // what failed was a view, which the next one mends
-let place = ''; // the address of what is shown
-let settled = false; // what is shown will not change by itself
+let troubleOfView = false; // the error came from a view, so the next view clears it
+let place = ''; // the address of the current view
+let settled = false; // the current view needs no refresh
 
-// --- asking the server -------------------------------------------------------------------------
+// --- requests to the server ---------------------------------------------------------------------
 
 class SignInNeeded extends Error {}
 
@@ -45,7 +45,7 @@ async function ask(method, path, body) {
   if (answer.status === 401) throw new SignInNeeded();
   const text = await answer.text();
   let value = null;
-  try { value = text === '' ? null : JSON.parse(text); } catch { /* told below */ }
+  try { value = text === '' ? null : JSON.parse(text); } catch { /* reported below */ }
   if (!answer.ok) {
     const told = value && value.error;
     const why = typeof told === 'string' ? told : told ? JSON.stringify(told) : text.slice(0, 300);
@@ -54,11 +54,11 @@ async function ask(method, path, body) {
   return value;
 }
 
-// An id is either plain or in the extended form of JSON.
+// An id is either plain or in extended JSON.
 const hex = (id) => id?.$oid ?? id;
 
-// Queues in the order of their names, with what tells them apart but without their numbers, for
-// which every task would have to be counted.
+// Queues sorted by name, with labels that tell them apart, but without counts, which would require
+// reading every task.
 const byName = (queues) => queues.sort((one, other) =>
   String(one.name).localeCompare(String(other.name), undefined, { numeric: true }));
 const queueNames = async () => byName(await ask('GET', '/queues?.terse=1'));
@@ -115,7 +115,7 @@ function complain(error, ofView = false) {
   troubleOfView = ofView;
 }
 
-// Does it, or shows why it failed. What is done by itself leaves the trouble of others to be read.
+// Runs `work` or shows its error. Automatic refreshes do not hide the errors of user actions.
 async function act(work, byItself = false, ofView = false) {
   try {
     if (!byItself) trouble.hidden = true;
@@ -128,8 +128,8 @@ async function act(work, byItself = false, ofView = false) {
   }
 }
 
-// Sends a change of what is shown. Changes go one after another, so that the last one holds; a view
-// that was asked for before does not know of it and is not shown.
+// Sends a change. Changes are sent one after another, so that the last one wins; a view that was
+// requested before is outdated and not shown.
 async function change(work) {
   changes += 1;
   shown += 1;
@@ -141,13 +141,13 @@ async function change(work) {
   return done;
 }
 
-// A field of a table that is saved when it is left changed; Escape takes the change back.
+// An editable table field. It is saved when it loses the focus; Escape reverts it.
 function editable({ value, label, kind, save, none = 'none' }) {
   let before = value === null || value === undefined ? '' : String(value);
   const input = h('input', {
     type: kind, value: before, 'aria-label': label, autocomplete: 'off',
     ...(kind === 'number' ? { min: 0, step: 1, placeholder: none } : { title: before }),
-    // Who scrolls the page does not mean the number below the pointer.
+    // Scrolling the page must not change the number under the pointer.
     onwheel: () => input.blur(),
   });
   input.addEventListener('keydown', (event) => {
@@ -172,7 +172,7 @@ function editable({ value, label, kind, save, none = 'none' }) {
 // --- views -----------------------------------------------------------------------------------------
 
 async function queuesView() {
-  // Very many tasks may take too long to count; limits can be changed all the same.
+  // Counting very many tasks may take too long; limits can be changed anyway.
   let uncounted = null;
   const counted = ask('GET', '/queues').then(byName).catch((error) => {
     if (error instanceof SignInNeeded) throw error;
@@ -184,7 +184,7 @@ async function queuesView() {
     ask('POST', `/queues/${encodeURIComponent(queue.id)}`, { [field]: value });
   const rows = queues.map((queue) => {
     const limit = 'maxthreads' in queue ? 'maxthreads' : 'threads';
-    // Every object inherits something called constructor; only one of its own is the field.
+    // Every object inherits `constructor`; only an own property is the field.
     const plugin = Object.hasOwn(queue, 'constructor') ? 'constructor' : 'plugin';
     return h('tr', { 'data-queue': queue.name },
       h('td', { class: 'name' }, editable({ value: queue.name, label: `Name of ${queue.name}`, kind: 'text',
@@ -219,8 +219,8 @@ function pluginChoice(queue, field, plugins, save) {
   const names = plugins.includes(now) ? plugins : [now, ...plugins];
   const select = h('select', { 'aria-label': `Plugin of ${queue.name}` },
     names.map((name) => h('option', { value: name, selected: name === now }, name)));
-  // The arrows of the keyboard pass every name on their way to the one that is meant, so that what
-  // is chosen with keys is saved when the list is left.
+  // The arrow keys pass every name on the way, so a choice made with the keyboard is saved only when
+  // the list loses the focus.
   let keys = false;
   const saveNow = async () => {
     const wanted = select.value;
@@ -324,7 +324,7 @@ async function tasksView(fields) {
   const hint = (text) => [form, h('p', { class: 'soft' }, text)];
   if (id || queue || node) return [form, await found(wanted, wanted, skip, names)];
   if (!status) return hint('Choose a queue, a status, a node or an id.');
-  // No index finds a status alone.
+  // No index covers a status alone.
   if (queues.length > QUEUES_AT_ONCE) return hint('Choose a queue, too: there are very many.');
   if (!queues.length) return hint('No task was found.');
   const all = queues.map((each) => each.id);
@@ -354,7 +354,8 @@ function searchForm(queues, wanted) {
 }
 
 async function found(wanted, asked, skip, names) {
-  // One more than a page, to know whether there is another; never 1, which answers in another form.
+  // One more than a page, to know whether there is another page; never 1, which changes the form of
+  // the answer.
   const options = { '.limit': PAGE_SIZE + 1, '.skip': skip, '.terse': 1 };
   const answer = await ask('GET', `/tasks?${query({ ...asked, ...options })}`);
   const tasks = Array.isArray(answer) ? answer : answer?._id ? [answer] : [];
@@ -396,7 +397,7 @@ function newTasks(queues, queue) {
   });
 }
 
-// A line of a list, when there is something to say.
+// A line of a list, if there is a value.
 const fact = (name, value, shown = String) => value === undefined || value === null ? []
   : [h('dt', {}, name), h('dd', {}, shown(value))];
 
@@ -405,7 +406,7 @@ async function taskView(id, fields) {
   const path = `/tasks/${encodeURIComponent(id)}${full ? '?.full=1' : ''}`;
   const [task, queues] = await Promise.all([ask('GET', path), queueNames()]);
   const queue = queues.find((each) => each.id === hex(task.queue));
-  // It may take seconds until a node has ended a task.
+  // A node may take seconds to end a task.
   const order = async (event, name) => {
     event.target.disabled = true;
     await act(() => ask('POST', `/tasks/${encodeURIComponent(id)}/${name}`, {}));
@@ -454,7 +455,7 @@ function signIn() {
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     const { name, secret } = Object.fromEntries(new FormData(form));
-    // Headers and base64 take bytes, each as one character.
+    // Headers and base64 need bytes, one per character.
     const bytes = (text) => Array.from(new TextEncoder().encode(text),
       (byte) => String.fromCharCode(byte)).join('');
     const basic = () => btoa(bytes(`${name}:${secret}`));
@@ -473,7 +474,7 @@ function signIn() {
   document.getElementById('leave').hidden = true;
 }
 
-// --- where we are ------------------------------------------------------------------------------------
+// --- navigation -------------------------------------------------------------------------------------
 
 function view() {
   const [path, search] = location.hash.replace(/^#/, '').split('?');
@@ -484,14 +485,14 @@ function view() {
   return ['queues', queuesView];
 }
 
-// Is somebody in the middle of typing or of marking text, or a change on its way? Then what is there
-// must not be replaced.
+// Whether the user is typing or selecting text, or a change is in progress: then the view must not be
+// replaced.
 const busy = () => changes > 0 || document.querySelector('dialog[open]')
   || main.contains(document.activeElement)
   && document.activeElement.matches('input, select, textarea')
   || !getSelection().isCollapsed && main.contains(getSelection().anchorNode);
 
-// What an element is called, which holds in a view that is built anew.
+// A label that identifies an element even after the view was rebuilt.
 const called = (element) => ['aria-label', 'href', 'name'].map((name) => element.getAttribute(name))
   .find((name) => name) ?? element.textContent;
 
@@ -514,7 +515,7 @@ async function show(byItself = false) {
   document.title = `${name} · ${document.getElementById('database').textContent} · Windlass`;
   const mine = shown += 1;
   const here = location.hash;
-  // What belongs to another address is replaced whatever somebody does there.
+  // A view of another address is replaced even while the user is editing.
   const mayWait = () => byItself && place === here && Boolean(busy());
   owed = mayWait();
   if (!owed) {
@@ -533,7 +534,7 @@ async function show(byItself = false) {
     }, byItself, true);
     if (mine === shown) {
       main.removeAttribute('aria-busy');
-      // What is there belongs to another address.
+      // The current view belongs to another address.
       if (!done && place !== here) main.replaceChildren();
     }
   }
@@ -542,7 +543,7 @@ async function show(byItself = false) {
 
 function showLater() {
   clearTimeout(timer);
-  // Nobody looks at a page in the background.
+  // Pages in the background are not refreshed.
   const next = () => (document.hidden ? showLater() : show(true));
   if (!settled) timer = setTimeout(next, refreshMs);
 }
@@ -555,7 +556,7 @@ async function start() {
   await show();
 }
 
-// The element that gets the focus instead has it only after the event.
+// The next element gets the focus only after the event.
 main.addEventListener('focusout', () => setTimeout(() => { if (owed && !busy()) show(true); }));
 document.addEventListener('visibilitychange', () => {
   if (!document.hidden && place === location.hash && !settled) show(true);
