@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mongodb::bson::Bson;
 
-/// That of a database which shows none.
-pub(crate) const UNTOLD: Dialect = Dialect::Seed;
+/// Used until a database shows its dialect.
+pub(crate) const DEFAULT_DIALECT: Dialect = Dialect::Seed;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -65,17 +65,17 @@ impl Dialect {
     }
 }
 
-/// The dialect in force for a database, which may become known only later.
+/// The current dialect of a database, which may become known only later.
 #[derive(Debug)]
-pub(crate) struct Spoken {
-    /// By the configuration, for good.
+pub(crate) struct CurrentDialect {
+    /// Configured, so it never changes.
     pub(crate) is_set: bool,
     is_seed: AtomicBool,
 }
 
-impl Spoken {
+impl CurrentDialect {
     pub(crate) fn new(set: Option<Dialect>) -> Self {
-        let dialect = set.unwrap_or(UNTOLD);
+        let dialect = set.unwrap_or(DEFAULT_DIALECT);
         Self { is_set: set.is_some(), is_seed: AtomicBool::new(dialect == Dialect::Seed) }
     }
 
@@ -102,11 +102,11 @@ mod tests {
 
     #[test]
     fn what_is_not_set_is_the_seeds_until_it_is_learnt() {
-        let spoken = Spoken::new(None);
+        let spoken = CurrentDialect::new(None);
         assert_eq!((spoken.is_set, spoken.get()), (false, Dialect::Seed));
         spoken.learn(Dialect::Released);
         assert_eq!(spoken.get(), Dialect::Released);
-        let set = Spoken::new(Some(Dialect::Released));
+        let set = CurrentDialect::new(Some(Dialect::Released));
         assert_eq!((set.is_set, set.get()), (true, Dialect::Released));
     }
 }

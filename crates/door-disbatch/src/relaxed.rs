@@ -7,26 +7,26 @@ use serde_json::Value;
 /// Why a text is not relaxed JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {why}")]
-pub(crate) struct Mistake {
+pub(crate) struct SyntaxError {
     pub(crate) line: usize,
     /// In bytes, from 1.
     pub(crate) column: usize,
     pub(crate) why: String,
 }
 
-pub(crate) fn parse(text: &str) -> Result<Value, Mistake> {
+pub(crate) fn parse(text: &str) -> Result<Value, SyntaxError> {
     serde_json::from_str(&strict(text)).map_err(|error| {
         let said = error.to_string();
-        // The place is told by our own fields.
+        // Our own fields give the position.
         let why = said.rsplit_once(" at line ").map_or(said.as_str(), |(why, _)| why);
-        Mistake { line: error.line(), column: error.column(), why: why.to_owned() }
+        SyntaxError { line: error.line(), column: error.column(), why: why.to_owned() }
     })
 }
 
-/// The same text in strict JSON, with everything at its place.
+/// The same text as strict JSON, with everything at the same position.
 fn strict(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut before = Before::Opening;
+    let mut before = Preceding::Opening;
     let mut comma = None;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
@@ -34,25 +34,25 @@ fn strict(text: &str) -> String {
             '#' => skip_comment(&mut characters, &mut out),
             '"' => {
                 copy_string(&mut characters, &mut out);
-                (before, comma) = (Before::Value, None);
+                (before, comma) = (Preceding::Value, None);
             }
             ',' => {
-                comma = (before == Before::Value).then_some(out.len());
-                before = Before::Opening;
+                comma = (before == Preceding::Value).then_some(out.len());
+                before = Preceding::Opening;
                 out.push(',');
             }
             ']' | '}' => {
                 if let Some(place) = comma.take() {
                     out.replace_range(place..=place, " ");
                 }
-                before = Before::Value;
+                before = Preceding::Value;
                 out.push(character);
             }
             space if space.is_ascii_whitespace() => out.push(space),
             other => {
                 comma = None;
                 let opens = matches!(other, '[' | '{' | ':');
-                before = if opens { Before::Opening } else { Before::Value };
+                before = if opens { Preceding::Opening } else { Preceding::Value };
                 out.push(other);
             }
         }
@@ -60,10 +60,10 @@ fn strict(text: &str) -> String {
     out
 }
 
-/// What stands before a place, of those that matter to a comma there.
+/// What precedes a position, as far as it matters for a comma there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    /// A bracket, a colon, another comma, or nothing: a comma here is a mistake.
+enum Preceding {
+    /// A bracket, a colon, another comma, or nothing: a comma here is an error.
     Opening,
     Value,
 }
@@ -75,12 +75,12 @@ fn skip_comment(characters: &mut std::str::Chars<'_>, out: &mut String) {
             out.push('\n');
             return;
         }
-        // As many bytes as were there.
+        // Keeps the byte count.
         out.extend(std::iter::repeat_n(' ', character.len_utf8()));
     }
 }
 
-/// Copies a string, its opening quote read already, up to its closing quote.
+/// Copies a string up to its closing quote; the opening quote has already been read.
 fn copy_string(characters: &mut std::str::Chars<'_>, out: &mut String) {
     out.push('"');
     while let Some(character) = characters.next() {

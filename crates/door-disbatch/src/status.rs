@@ -1,16 +1,16 @@
 //! What the status of a task means.
 
-/// It was running, and how it ended is unknown.
+/// It was running, and its outcome is unknown.
 pub(crate) const ORPHANED: i32 = -6;
 pub(crate) const CANCELLED: i32 = -5;
 /// It waits for a time or for other tasks.
 pub(crate) const BLOCKED: i32 = -4;
 pub(crate) const QUEUED: i32 = -2;
-/// A node has taken it and not yet started it.
+/// A node has claimed it but not yet started it.
 pub(crate) const CLAIMED: i32 = -1;
 pub(crate) const RUNNING: i32 = 0;
 pub(crate) const SUCCEEDED: i32 = 1;
-/// Every number above it is a failure too, a plugin's own.
+/// Every higher number is a failure too, defined by the plugin.
 pub(crate) const FAILED: i32 = 2;
 
 /// The statuses that count against limits.

@@ -16,7 +16,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The error is a sentence.
+    /// The error is a complete sentence.
     pub(crate) fn read(document: &Document) -> Result<Self, String> {
         Ok(Self {
             groups: groups(present(document, "queues")?)?,

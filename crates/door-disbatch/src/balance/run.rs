@@ -19,45 +19,45 @@ use crate::dialect::Dialect;
 use crate::doc::whole;
 
 const EVERY: Duration = Duration::from_secs(30);
-/// After this much silence another command interface takes over: two and a half intervals.
+/// After this much silence, another command interface takes over: two and a half intervals.
 const LEASE: Duration = Duration::from_secs(75);
 
-/// How long the end of a command interface waits for it.
+/// How long shutdown waits for the lease to be released.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct Balancer {
     database: Database,
     settings: BalanceSettings,
-    /// The days and hours of the document are those of this host, as in the original.
+    /// Days and hours in the document are local to this host, as in the original.
     zone: TimeZone,
-    /// Random, and another one at every start.
+    /// Random, new at every start.
     me: String,
 }
 
-/// What became of a turn.
+/// The outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Another command interface does it.
+    /// Another command interface is the balancer.
     NotMine,
-    /// It is off until this time.
+    /// It is disabled until this time.
     Off(String),
-    /// The document cannot be followed.
+    /// The document is invalid.
     Wrong(String),
-    /// The changes that were made or, in pretence, would have been.
+    /// The changes that were made, or would have been in `pretend` mode.
     Balanced(Vec<Change>),
 }
 
-/// A limit that moves.
+/// A change of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub queue: String,
-    /// None: it had none.
+    /// `None` if there was no limit.
     pub from: Option<i64>,
     pub to: i64,
 }
 
-/// A queue of the document that is there.
-struct Balanced {
+/// An existing queue that the document names.
+struct BalancedQueue {
     id: ObjectId,
     name: String,
     limit: Option<i64>,
@@ -73,19 +73,19 @@ impl Balancer {
     pub(crate) async fn run(&self, stop: CancellationToken) {
         let mut turns = tokio::time::interval(EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = None;
+        let mut logged = None;
         while let Some(turn) = stop.run_until_cancelled(self.turn(&mut turns)).await {
-            let said = match turn {
-                Ok(outcome) => self.told(&outcome),
+            let summary = match turn {
+                Ok(outcome) => self.summary(&outcome),
                 Err(error) => Some(format!("queues are not balanced: {error}")),
             };
-            // What stays as it is, is said once.
-            if said != told {
-                said.iter().for_each(|said| tracing::info!("{said}"));
-                told = said;
+            // Log only changes of the outcome.
+            if summary != logged {
+                summary.iter().for_each(|summary| tracing::info!("{summary}"));
+                logged = summary;
             }
         }
-        // If others cannot be told in time, the lease expires for them.
+        // If this fails, the lease simply expires.
         let _ = tokio::time::timeout(LEAVE_TIME_MAX, self.database.balance_leave(&self.me)).await;
     }
 
@@ -94,21 +94,21 @@ impl Balancer {
         self.step().await
     }
 
-    fn told(&self, outcome: &Outcome) -> Option<String> {
+    fn summary(&self, outcome: &Outcome) -> Option<String> {
         match outcome {
             Outcome::NotMine => Some("queues are balanced by another command interface".into()),
             Outcome::Off(until) => Some(format!("queues are not balanced until {until}")),
             Outcome::Wrong(why) => Some(format!("queues cannot be balanced: {why}")),
             Outcome::Balanced(changes) => {
                 for change in changes {
-                    self.tell(change);
+                    self.log_change(change);
                 }
                 self.settings.verbose.then(|| "queues are balanced".into())
             }
         }
     }
 
-    fn tell(&self, change: &Change) {
+    fn log_change(&self, change: &Change) {
         let BalanceSettings { log, verbose, pretend, .. } = self.settings;
         if log || verbose || pretend {
             let from = change.from.map_or_else(|| "none".to_owned(), |from| from.to_string());
@@ -148,11 +148,11 @@ impl Balancer {
         };
         let seconds = now.timestamp_millis() / 1000;
         let fields = doc! { "timestamp": seconds, "status": status, "message": message };
-        self.database.balance_tell(&id, fields).await?;
+        self.database.balance_report(&id, fields).await?;
         Ok(outcome)
     }
 
-    /// Also with what should be mended in the document, although it can be followed.
+    /// Also returns a warning about the document, if it can be followed but should be corrected.
     async fn follow(
         &self,
         plan: &Plan,
@@ -167,7 +167,7 @@ impl Balancer {
             let is_on = self.settings.pretend
                 || self.database.balance_enable(stored("_id"), stored("disabled")).await?;
             if !is_on {
-                // The next turn sees what it is now.
+                // The next turn reads the new state.
                 return Ok((Outcome::Balanced(Vec::new()), None));
             }
         }
@@ -181,7 +181,7 @@ impl Balancer {
         };
         let ids: Vec<ObjectId> = groups.iter().flatten().map(|queue| queue.id).collect();
         let work = self.database.queue_work(&ids).await?;
-        let demand = |queue: &Balanced| {
+        let demand = |queue: &BalancedQueue| {
             let work = work.get(&queue.id).copied().unwrap_or_default();
             Demand { queued: work.queued, running: work.running }
         };
@@ -200,7 +200,7 @@ impl Balancer {
         Ok((Outcome::Balanced(changes), missing))
     }
 
-    async fn set_limit(&self, queue: &Balanced, to: i64) -> Result<(), DbError> {
+    async fn set_limit(&self, queue: &BalancedQueue, to: i64) -> Result<(), DbError> {
         if self.settings.pretend {
             return Ok(());
         }
@@ -208,8 +208,11 @@ impl Balancer {
         self.database.balance_limit(queue.id, to).await
     }
 
-    /// The queues of the document, and a name for which there is none.
-    async fn queues(&self, plan: &Plan) -> Result<(Vec<Vec<Balanced>>, Option<String>), DbError> {
+    /// The queues of the document, and the first name without a queue.
+    async fn queues(
+        &self,
+        plan: &Plan,
+    ) -> Result<(Vec<Vec<BalancedQueue>>, Option<String>), DbError> {
         self.database.learn_dialect().await?;
         let dialect = self.database.dialect();
         let all = self.database.queues().await?;
@@ -237,16 +240,16 @@ impl Balancer {
         Moment::new(day, number(now.hour()), number(now.minute()))
     }
 
-    /// As the original writes it: the local time in C's form.
+    /// The local time in C's format, as the original writes it.
     fn shown(&self, seconds: i64) -> String {
         let Ok(at) = Timestamp::from_second(seconds) else { return seconds.to_string() };
         at.to_zoned(self.zone.clone()).strftime("%a %b %e %H:%M:%S %Y").to_string()
     }
 }
 
-fn balanced(queue: &Document, dialect: Dialect) -> Option<Balanced> {
-    // Where it is missing, another field or none counts, so that one is always written.
+fn balanced(queue: &Document, dialect: Dialect) -> Option<BalancedQueue> {
+    // If the field is missing, another one or none applies, so always write it.
     let limit = queue.get(dialect.limit()).and_then(whole);
     let id = queue.get_object_id("_id").ok()?;
-    Some(Balanced { id, name: queue.get_str("name").ok()?.to_owned(), limit })
+    Some(BalancedQueue { id, name: queue.get_str("name").ok()?.to_owned(), limit })
 }

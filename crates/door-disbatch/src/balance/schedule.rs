@@ -12,7 +12,7 @@ const MINUTES_OF_WEEK: u32 = DAYS * MINUTES_OF_DAY;
 pub(crate) struct Moment(u32);
 
 impl Moment {
-    /// Day 0 is Sunday. Whatever is beyond the end of a week is in the next one.
+    /// Day 0 is Sunday. Times after the end of the week continue in the next one.
     pub(crate) fn new(day: u32, hour: u32, minute: u32) -> Self {
         let minutes = u64::from(day) * u64::from(MINUTES_OF_DAY);
         let minutes = minutes + u64::from(hour) * 60 + u64::from(minute);
@@ -22,13 +22,13 @@ impl Moment {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
-    /// From which minute how many.
+    /// The number of tasks from each minute on.
     entries: BTreeMap<Moment, u64>,
 }
 
 impl Schedule {
-    /// Reads entries such as `* 07:00` or `5 19:00`. One for a certain day counts more than one for
-    /// all days at the same minute. The error is the key that is none.
+    /// Reads entries such as `* 07:00` or `5 19:00`. An entry for a specific day overrides one for
+    /// all days at the same minute. The error is the invalid key.
     pub(crate) fn new<'a>(
         entries: impl IntoIterator<Item = (&'a str, u64)>,
     ) -> Result<Self, String> {
@@ -48,12 +48,12 @@ impl Schedule {
         Ok(Self { entries: daily })
     }
 
-    /// Whether a text is the key of an entry.
+    /// Whether a text is a valid key.
     pub(crate) fn is_key(key: &str) -> bool {
         parse(key).is_some()
     }
 
-    /// The entry in force: the last one before this moment, which may be one of the week before.
+    /// The entry that applies: the last one before this moment, possibly from the previous week.
     /// `None` if there are no entries.
     pub(crate) fn at(&self, moment: Moment) -> Option<u64> {
         let before = self.entries.range(..=moment).next_back();
@@ -61,7 +61,7 @@ impl Schedule {
     }
 }
 
-/// Day (none for all of them), hour and minute.
+/// Day (`None` for all days), hour and minute.
 fn parse(key: &str) -> Option<(Option<u32>, u32, u32)> {
     let bytes = key.as_bytes();
     let &[day, b' ', h1, h2, b':', m1, m2] = bytes else { return None };

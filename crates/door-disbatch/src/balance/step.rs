@@ -4,23 +4,23 @@
 //! reserved for all work of later groups; tasks that already run in a group reduce the share of the
 //! groups after it, because they cannot be taken back.
 
-/// What a queue has to do.
+/// The open tasks of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     /// Tasks that a node may claim.
     pub queued: u64,
-    /// Claimed ones too.
+    /// Including claimed ones.
     pub running: u64,
 }
 
 impl Demand {
-    /// Those that run are still there to be done; a limit without them would hold back the others.
+    /// Running tasks count, because a limit without them would block the queued ones.
     fn total(self) -> u64 {
         self.queued.saturating_add(self.running)
     }
 }
 
-/// The limit of each queue, when `most` tasks may run in all of them together.
+/// The limit of each queue, if `most` tasks may run in all queues together.
 pub(crate) fn share(most: u64, groups: &[Vec<Demand>]) -> Vec<Vec<u64>> {
     let total = |group: &[Demand]| -> u64 {
         group.iter().fold(0, |sum, demand| sum.saturating_add(demand.total()))
@@ -38,14 +38,14 @@ pub(crate) fn share(most: u64, groups: &[Vec<Demand>]) -> Vec<Vec<u64>> {
     limits.collect()
 }
 
-/// The same for all, but never more than a queue has to do; what one does not need goes to the
-/// others, and what cannot be divided to the first ones.
+/// Equal shares, but never more than a queue needs; what one does not need goes to the others, and
+/// the remainder to the first ones.
 fn split(room: u64, group: &[Demand]) -> Vec<u64> {
     let mut limits = vec![0; group.len()];
     let mut order: Vec<usize> = (0..group.len()).collect();
     order.sort_by_key(|place| group[*place].total());
     let mut room = room;
-    // Queues that need less than an equal share come first: the rest divides what they leave.
+    // Queues that need less than an equal share come first, and the rest share what those leave.
     let mut rest = order.as_slice();
     while let [first, others @ ..] = rest {
         let wanted = group[*first].total();
@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn later_groups_take_from_the_default_as_its_tasks_end() {
-        // Ten run, and four of the second group come in.
+        // Ten run, and four of the second group arrive.
         check(10, &[&[(90, 10)], &[(4, 0)], &[(0, 0)]], &[&[6], &[0], &[0]]);
-        // Two have ended, and three of the third group come in.
+        // Two have ended, and three of the third group arrive.
         check(10, &[&[(90, 8)], &[(4, 0)], &[(3, 0)]], &[&[3], &[2], &[0]]);
         check(10, &[&[(90, 6)], &[(2, 2)], &[(3, 0)]], &[&[3], &[4], &[0]]);
         check(10, &[&[(90, 6)], &[(0, 3)], &[(3, 0)]], &[&[4], &[3], &[1]]);
@@ -113,7 +113,7 @@ mod tests {
         check(5, &[], &[]);
     }
 
-    /// One task after the other, each to the queue of its group that has the fewest.
+    /// One task at a time, each to the queue of its group that has the fewest.
     fn by_hand(most: u64, groups: &[Vec<Demand>]) -> Vec<Vec<u64>> {
         let wanted = |demand: &Demand| demand.queued + demand.running;
         let later: u64 = groups.iter().skip(1).flatten().map(wanted).sum();

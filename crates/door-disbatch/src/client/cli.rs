@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use windlass_program::Secret;
 
-use super::{Command, Failure, Form, Leftover, Login, Outside, Target, Trust, Variable, Which};
+use super::{
+    Command, Failure, Leftover, Login, OutputFormat, Outside, Target, TaskQuery, Trust, Variable,
+};
 use crate::config::{DEFAULT_PATH, ServerTls};
 
 /// Maximum size of a task list on standard input.
@@ -26,11 +28,11 @@ struct Cli {
     /// Print the server's answer as JSON.
     #[arg(long, global = true)]
     json: bool,
-    /// Like the original, accepts these before the command, too.
+    /// As in the original, these options may also precede the command.
     #[command(flatten)]
-    early: Early,
+    early: EarlyOptions,
     #[command(subcommand)]
-    command: Words,
+    command: CliCommand,
 }
 
 const EXAMPLES: &str = "\
@@ -47,7 +49,7 @@ Examples:
   disbatch retry 571fac85ee63413233049fbd
   disbatch delete-queue demo --tasks delete        a queue and its tasks
 
-A queue is given by name or ID. Times and output of tasks are shown as the server sends them.
+A queue is given by name or ID. DateFormat and output of tasks are shown as the server sends them.
 Exit status: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
 
 #[derive(Debug, Args)]
@@ -82,7 +84,7 @@ struct ServerArgs {
 }
 
 #[derive(Debug, Args)]
-struct Early {
+struct EarlyOptions {
     #[arg(long = "collection", hide = true)]
     early_collection: Option<String>,
     #[arg(long = "limit", hide = true)]
@@ -104,7 +106,7 @@ struct Early {
 }
 
 #[derive(Debug, Subcommand)]
-enum Words {
+enum CliCommand {
     /// List the plugins that queues can use.
     Plugins,
     /// List the queues with their task counts.
@@ -237,18 +239,18 @@ fn spec(called: &'static str, version: &'static str) -> clap::Command {
 }
 
 /// The parsed command line.
-pub(super) struct Read {
+pub(super) struct ParsedArgs {
     pub(super) target: Target,
     pub(super) command: Command,
-    pub(super) form: Form,
+    pub(super) form: OutputFormat,
 }
 
 /// Parses the arguments after the program's name. Help and unknown commands are handled here.
-pub(super) fn read(
+pub(super) fn parse(
     called: &'static str,
     words: &[String],
     outside: &Outside<'_>,
-) -> Result<Read, Failure> {
+) -> Result<ParsedArgs, Failure> {
     let line = std::iter::once(OsString::from(called)).chain(words.iter().map(OsString::from));
     let matches = spec(called, outside.version).try_get_matches_from(line);
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|answer| {
@@ -257,13 +259,13 @@ pub(super) fn read(
         Failure::Told(u8::try_from(answer.exit_code()).unwrap_or(u8::MAX))
     })?;
     let form = match (cli.json, outside.is_terminal) {
-        (true, _) => Form::Json,
-        (false, true) => Form::Plain,
-        (false, false) => Form::Piped,
+        (true, _) => OutputFormat::Json,
+        (false, true) => OutputFormat::Plain,
+        (false, false) => OutputFormat::Piped,
     };
     let target = target(cli.server, outside.variable)?;
     let command = command(cli.command, cli.early)?;
-    Ok(Read { target, command, form })
+    Ok(ParsedArgs { target, command, form })
 }
 
 fn target(args: ServerArgs, variable: Variable<'_>) -> Result<Target, Failure> {
@@ -326,41 +328,41 @@ fn trust(args: &ServerArgs) -> Result<Trust, Failure> {
     })
 }
 
-fn command(words: Words, early: Early) -> Result<Command, Failure> {
+fn command(words: CliCommand, early: EarlyOptions) -> Result<Command, Failure> {
     Ok(match words {
-        Words::Plugins => Command::Plugins,
-        Words::Queues => Command::Queues,
-        Words::Nodes => Command::Nodes,
-        Words::CreateQueue { name, plugin } => Command::CreateQueue { name, plugin },
-        Words::UpdateQueue { change } => {
+        CliCommand::Plugins => Command::Plugins,
+        CliCommand::Queues => Command::Queues,
+        CliCommand::Nodes => Command::Nodes,
+        CliCommand::CreateQueue { name, plugin } => Command::CreateQueue { name, plugin },
+        CliCommand::UpdateQueue { change } => {
             Command::UpdateQueue { queue: change.name, fields: pairs(change.fields)? }
         }
-        Words::UpdateNode { change } => {
+        CliCommand::UpdateNode { change } => {
             Command::UpdateNode { node: change.name, fields: pairs(change.fields)? }
         }
-        Words::DeleteQueue { queue, tasks } => {
+        CliCommand::DeleteQueue { queue, tasks } => {
             let tasks = tasks.map(|tasks| match tasks {
                 LeftoverArg::Keep => Leftover::Keep,
                 LeftoverArg::Delete => Leftover::Delete,
             });
             Command::DeleteQueue { queue, tasks }
         }
-        Words::CreateTask { queue, params } => {
+        CliCommand::CreateTask { queue, params } => {
             Command::CreateTask { queue, params: pairs(params)? }
         }
-        Words::CreateTasks { queue, list, collection } => {
+        CliCommand::CreateTasks { queue, list, collection } => {
             let json = if list == "-" { input()? } else { list };
             Command::CreateTasks { queue, json, collection: collection.or(early.early_collection) }
         }
-        Words::Tasks(args) => Command::Tasks(which(args, early)),
-        Words::Task { id, full } => Command::Task { id, full: full || early.early_full },
-        Words::Cancel { id } => Command::Cancel { id },
-        Words::Retry { id } => Command::Retry { id },
+        CliCommand::Tasks(args) => Command::Tasks(task_query(args, early)),
+        CliCommand::Task { id, full } => Command::Task { id, full: full || early.early_full },
+        CliCommand::Cancel { id } => Command::Cancel { id },
+        CliCommand::Retry { id } => Command::Retry { id },
     })
 }
 
-fn which(args: TasksArgs, early: Early) -> Which {
-    Which {
+fn task_query(args: TasksArgs, early: EarlyOptions) -> TaskQuery {
+    TaskQuery {
         filter: args.filter,
         count: args.count || early.early_count,
         fields: args.fields.or(early.early_fields),

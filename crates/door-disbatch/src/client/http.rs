@@ -6,13 +6,13 @@ use reqwest::{Certificate, Client, Response, StatusCode, header, redirect};
 use serde_json::Value;
 use windlass_program::http::{ANSWER_BYTES_MAX, Address, Broken, body, in_time, root_cause};
 
-use super::ask::Ask;
+use super::request::ApiRequest;
 use super::{Failure, Login, Target, Trust};
 
-/// How long to wait for an answer, and then for more of it: one that is arriving may be long.
-/// A server needs less for whatever it is asked.
+/// How long to wait for an answer, and for each further piece of it: a long answer may take longer
+/// in total. A server needs less for any request.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
-/// How long to wait for the end of a change, which may be one of very many tasks.
+/// How long to wait for a change, which may concern very many tasks.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 
 const LOGIN: &str = "give --username and --password, or --token";
@@ -23,7 +23,7 @@ pub(super) struct Server {
     http: Client,
 }
 
-pub(super) struct Answer {
+pub(super) struct ServerAnswer {
     pub(super) status: StatusCode,
     pub(super) text: String,
     pub(super) value: Value,
@@ -37,8 +37,8 @@ impl Server {
         Ok(Server { http: http(&address, &target.trust)?, address, login: target.login.clone() })
     }
 
-    /// The answer to a request that was carried out; a refusal is an error.
-    pub(super) async fn send(&self, ask: &Ask) -> Result<Answer, Failure> {
+    /// The answer to a successful request; a refusal is an error.
+    pub(super) async fn send(&self, ask: &ApiRequest) -> Result<ServerAnswer, Failure> {
         let request =
             self.http.request(ask.method.clone(), format!("{}{}", self.address.base, ask.path));
         let request = request.header(header::ACCEPT, "application/json");
@@ -64,10 +64,10 @@ impl Server {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let value: Option<Value> = serde_json::from_str(&text).ok();
         match value {
-            Some(value) if status.is_success() => Ok(Answer { status, text, value }),
+            Some(value) if status.is_success() => Ok(ServerAnswer { status, text, value }),
             value => {
                 let why = self.refusal(status, value.as_ref(), location);
-                // The words for the parameter of a request, as they are typed here.
+                // Shows the request's parameter as the option of this command line.
                 let typed = why.replace("tasks=keep", "--tasks keep");
                 Err(Failure::Failed(typed.replace("tasks=delete", "--tasks delete")))
             }
@@ -97,7 +97,7 @@ impl Server {
     fn failed(&self, broken: Broken, looks: bool) -> Failure {
         let shown = &self.address.shown;
         let late = || format!("{shown} did not answer in time");
-        // A connection that was never there has changed nothing.
+        // Without a connection nothing can have changed.
         let (why, may_be_done) = match broken {
             Broken::Large => (format!("the answer has more than {ANSWER_BYTES_MAX} bytes"), false),
             Broken::Silent => (late(), true),
@@ -121,7 +121,7 @@ impl Server {
 fn http(address: &Address, trust: &Trust) -> Result<Client, Failure> {
     let builder = address
         .client()
-        // A request that changes something is not silently made another one somewhere else.
+        // A changing request must not silently be repeated somewhere else.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("windlass-disbatch/", env!("CARGO_PKG_VERSION")));
     let builder = match trust {
@@ -150,7 +150,7 @@ fn location(response: &Response) -> Option<String> {
     Some(value.to_str().ok()?.to_owned())
 }
 
-/// What a server says in `error`, with what it says that about.
+/// The server's `error`, and what it refers to.
 fn sentence(body: &Value) -> Option<String> {
     let error = body.get("error")?;
     let Some(error) = error.as_str() else {
@@ -169,7 +169,7 @@ fn sentence(body: &Value) -> Option<String> {
     Some(format!("{error}: {about}"))
 }
 
-/// What was done before it was refused, behind a semicolon.
+/// What was done before the refusal, after a semicolon.
 fn made(body: &Value) -> String {
     match body["MongoDB::InsertManyResult"]["inserted_count"].as_u64() {
         None | Some(0) => String::new(),

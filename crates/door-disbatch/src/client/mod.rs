@@ -3,27 +3,27 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `words` | the command line |
-//! | `ask` | the request of a command |
+//! | `cli` | the command line |
+//! | `request` | the request of a command |
 //! | `http` | the server, its login and its certificate |
 //! | `show`, `table` | formatting answers |
 
-mod ask;
+mod cli;
 mod http;
+mod request;
 mod show;
 mod table;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::path::PathBuf;
 
-pub(crate) use self::ask::Which;
+use self::cli::ParsedArgs;
 use self::http::Server;
-use self::words::Read;
+pub(crate) use self::request::TaskQuery;
 use windlass_program::Secret;
 
-/// Which command interface, and how it is spoken to.
+/// The command interface and how to connect to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub url: String,
@@ -37,11 +37,11 @@ pub(crate) enum Login {
     Token(Secret),
 }
 
-/// Whose certificates are believed.
+/// Which certificates are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trust {
     System,
-    /// Those that the authorities in this file have signed.
+    /// Those signed by an authority in this file.
     CaFile(PathBuf),
     Everybody,
 }
@@ -61,7 +61,7 @@ pub(crate) enum Command {
     },
     DeleteQueue {
         queue: String,
-        /// What becomes of its tasks; the server refuses when there are some and nobody said.
+        /// What to do with its tasks; without it, the server refuses if there are any.
         tasks: Option<Leftover>,
     },
     UpdateNode {
@@ -78,7 +78,7 @@ pub(crate) enum Command {
         collection: Option<String>,
         json: String,
     },
-    Tasks(Which),
+    Tasks(TaskQuery),
     Task {
         id: String,
         full: bool,
@@ -99,23 +99,22 @@ pub(crate) enum Leftover {
 
 /// How an answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     Json,
-    /// In words and tables, for people.
+    /// Text and tables, for people.
     Plain,
-    /// In words and tables, but tasks as the server wrote them, as the original does it. Programs
-    /// read that.
+    /// Text and tables, but tasks as the server's JSON, as the original does, for programs.
     Piped,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// What was typed makes no sense.
+    /// Invalid arguments.
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
     Failed(String),
-    /// Help or a mistake that has been printed already; with the exit code.
+    /// Help or an error that has already been printed; with the exit code.
     #[error("exit code {0}")]
     Told(u8),
 }
@@ -123,29 +122,28 @@ pub enum Failure {
 /// The value of an environment variable.
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What the client sees of the process that it runs in.
+/// The client's view of its process.
 pub struct Outside<'a> {
-    /// Of the program.
+    /// The program's version.
     pub version: &'static str,
     pub variable: Variable<'a>,
-    /// Whether people read what is printed.
+    /// Whether the output is a terminal.
     pub is_terminal: bool,
 }
 
-/// Is `disbatch`, called by this name with these words: does what was asked for, and answers with
-/// what is to be printed.
+/// Runs `disbatch` under this name with these arguments, and returns the text to print.
 pub async fn client(
     called: &'static str,
     words: &[String],
     outside: &Outside<'_>,
 ) -> Result<String, Failure> {
-    let Read { target, command, form } = words::read(called, words, outside)?;
+    let ParsedArgs { target, command, form } = cli::parse(called, words, outside)?;
     run(&target, &command, form).await
 }
 
-/// Does what was asked for, and answers with what is to be printed.
-async fn run(target: &Target, command: &Command, form: Form) -> Result<String, Failure> {
+/// Executes a command and returns the text to print.
+async fn run(target: &Target, command: &Command, form: OutputFormat) -> Result<String, Failure> {
     let server = Server::new(target)?;
-    let answer = server.send(&ask::request(command)?).await?;
+    let answer = server.send(&request::build(command)?).await?;
     show::answer(command, &answer, form)
 }

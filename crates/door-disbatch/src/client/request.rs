@@ -9,24 +9,24 @@ use serde_json::{Map, Value, json};
 
 use super::{Command, Failure, Leftover};
 
-/// Letters, digits and these stand for themselves in a URL and in a form.
+/// Letters, digits and these characters are not encoded in URLs and forms.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Ask {
+pub(super) struct ApiRequest {
     pub(super) method: Method,
-    /// With its query.
+    /// Including the query.
     pub(super) path: String,
-    /// Its type and its text.
+    /// Content type and text.
     pub(super) body: Option<(&'static str, String)>,
 }
 
-/// Which tasks are looked for, and how they are shown.
+/// A search for tasks, and how to show the result.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Which {
-    /// A JSON object; without one, all.
+pub(crate) struct TaskQuery {
+    /// A JSON object; `None` for all tasks.
     pub filter: Option<String>,
     pub count: bool,
     /// A JSON list or object.
@@ -39,7 +39,7 @@ pub(crate) struct Which {
     pub pretty: bool,
 }
 
-pub(super) fn request(command: &Command) -> Result<Ask, Failure> {
+pub(super) fn build(command: &Command) -> Result<ApiRequest, Failure> {
     let ask = match command {
         Command::Plugins => get("/plugins".into()),
         Command::Queues => get("/queues".into()),
@@ -57,7 +57,7 @@ pub(super) fn request(command: &Command) -> Result<Ask, Failure> {
                 Some(Leftover::Delete) => "?tasks=delete",
             };
             let path = path("queues", queue)? + query;
-            Ask { method: Method::DELETE, path, body: None }
+            ApiRequest { method: Method::DELETE, path, body: None }
         }
         Command::CreateTask { queue, params } => {
             let params: Map<String, Value> =
@@ -70,7 +70,7 @@ pub(super) fn request(command: &Command) -> Result<Ask, Failure> {
         }
         Command::Tasks(which) => {
             let body = Some((JSON, Value::Object(search(which)?).to_string()));
-            Ask { method: Method::GET, path: "/tasks".into(), body }
+            ApiRequest { method: Method::GET, path: "/tasks".into(), body }
         }
         Command::Task { id, full } => get(path("tasks", id)? + if *full { "?.full=1" } else { "" }),
         Command::Cancel { id } => act(id, "cancel")?,
@@ -79,22 +79,22 @@ pub(super) fn request(command: &Command) -> Result<Ask, Failure> {
     Ok(ask)
 }
 
-fn get(path: String) -> Ask {
-    Ask { method: Method::GET, path, body: None }
+fn get(path: String) -> ApiRequest {
+    ApiRequest { method: Method::GET, path, body: None }
 }
 
-fn post(path: String, kind: &'static str, body: String) -> Ask {
-    Ask { method: Method::POST, path, body: Some((kind, body)) }
+fn post(path: String, kind: &'static str, body: String) -> ApiRequest {
+    ApiRequest { method: Method::POST, path, body: Some((kind, body)) }
 }
 
-fn act(id: &str, what: &str) -> Result<Ask, Failure> {
+fn act(id: &str, what: &str) -> Result<ApiRequest, Failure> {
     let path = format!("{}/{what}", path("tasks", id)?);
-    Ok(Ask { method: Method::POST, path, body: None })
+    Ok(ApiRequest { method: Method::POST, path, body: None })
 }
 
-/// Changes are sent as a form, as the original does it. A form has no null, which takes a limit
-/// away, so that one is JSON.
-fn change(path: String, fields: &[(String, String)]) -> Ask {
+/// Changes are sent as a form, as the original does. A form cannot express null, which removes a
+/// limit, so that is sent as JSON.
+fn change(path: String, fields: &[(String, String)]) -> ApiRequest {
     if fields.iter().any(|(_, value)| value == "null") {
         let value = |value: &str| if value == "null" { Value::Null } else { value.into() };
         let fields = fields.iter().map(|(field, text)| (field.clone(), value(text)));
@@ -110,7 +110,7 @@ fn form(fields: &[(&str, &str)]) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// A name of dots alone would be taken for a way up by everything that reads URLs.
+/// URL parsers would take a name of dots alone for a parent directory.
 fn path(collection: &str, name: &str) -> Result<String, Failure> {
     if matches!(name, "" | "." | "..") {
         return Err(Failure::Usage(format!("'{name}' cannot be part of a URL")));
@@ -118,7 +118,7 @@ fn path(collection: &str, name: &str) -> Result<String, Failure> {
     Ok(format!("/{collection}/{}", utf8_percent_encode(name, ENCODED)))
 }
 
-/// What was typed is sent as it was typed, down to the last digit.
+/// The input is sent exactly as typed, down to the last digit.
 fn tasks(queue: &str, collection: Option<&str>, json: &str) -> Result<String, Failure> {
     let mut body: BTreeMap<String, Box<RawValue>> = BTreeMap::new();
     match collection {
@@ -136,7 +136,7 @@ fn tasks(queue: &str, collection: Option<&str>, json: &str) -> Result<String, Fa
     serde_json::to_string(&body).map_err(|error| Failure::Failed(error.to_string()))
 }
 
-fn search(which: &Which) -> Result<Map<String, Value>, Failure> {
+fn search(which: &TaskQuery) -> Result<Map<String, Value>, Failure> {
     let mut all = match &which.filter {
         None => Map::new(),
         Some(text) => match serde_json::from_str(text) {

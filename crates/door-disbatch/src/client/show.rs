@@ -3,13 +3,17 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::http::Answer;
+use super::http::ServerAnswer;
 use super::table::{lines, one_line, table};
-use super::{Command, Failure, Form};
+use super::{Command, Failure, OutputFormat};
 use crate::status;
 
-pub(super) fn answer(command: &Command, answer: &Answer, form: Form) -> Result<String, Failure> {
-    if form == Form::Json {
+pub(super) fn answer(
+    command: &Command,
+    answer: &ServerAnswer,
+    form: OutputFormat,
+) -> Result<String, Failure> {
+    if form == OutputFormat::Json {
         return Ok(format!("{:#}\n", answer.value));
     }
     let value = &answer.value;
@@ -32,7 +36,9 @@ pub(super) fn answer(command: &Command, answer: &Answer, form: Form) -> Result<S
         Command::Tasks(which) if which.count => {
             value.get("count").map(|count| format!("{} tasks\n", text(count)))
         }
-        Command::Tasks(_) if form == Form::Piped => Some(format!("{}\n", answer.text.trim_end())),
+        Command::Tasks(_) if form == OutputFormat::Piped => {
+            Some(format!("{}\n", answer.text.trim_end()))
+        }
         Command::Tasks(_) => tasks(value),
         Command::Task { .. } => value.as_object().map(task),
         Command::Cancel { id } if answer.status == reqwest::StatusCode::ACCEPTED => {
@@ -52,7 +58,7 @@ fn plugins(value: &Value) -> Option<String> {
 
 fn queues(value: &Value) -> Option<String> {
     let queues = value.as_array()?;
-    // Both dialects have their own names for some.
+    // The dialects use different names for some.
     const HEADS: [(&str, &[&str]); 8] = [
         ("ID", &["id"]),
         ("Plugin", &["plugin", "constructor"]),
@@ -63,7 +69,7 @@ fn queues(value: &Value) -> Option<String> {
         ("Completed", &["completed"]),
         ("Orphaned", &["orphaned"]),
     ];
-    // The original has no such column: it counts them as queued.
+    // The original has no such column: it counts orphaned tasks as queued.
     let orphaned = queues.iter().any(|queue| queue["orphaned"].as_u64().is_some_and(|n| n > 0));
     let heads = if orphaned { &HEADS[..] } else { &HEADS[..HEADS.len() - 1] };
     let cell = |queue: &Value, keys: &[&str]| {
@@ -78,7 +84,7 @@ fn queues(value: &Value) -> Option<String> {
 }
 
 fn nodes(value: &Value) -> Option<String> {
-    // The draft of 2016 wraps them.
+    // The draft of 2016 wraps the list.
     let nodes = value.get("nodes").unwrap_or(value).as_array()?;
     let rows: Vec<Vec<String>> = nodes
         .iter()
@@ -108,7 +114,7 @@ fn updated(value: &Value, what: &str, name: &str, fields: &[(String, String)]) -
 fn created(value: &Value, queue: &str) -> Option<String> {
     let result = &value["MongoDB::InsertManyResult"];
     let inserted = result["inserted"].as_array()?;
-    // Of very many, the answer lists only the first ones.
+    // A long answer lists only the first ids.
     let count = result["inserted_count"].as_u64().unwrap_or(inserted.len() as u64);
     let head = format!("Created {count} tasks in queue {}\n", one_line(queue));
     let ids = inserted.iter().map(|one| format!("{}\n", text(&one["_id"])));
@@ -116,7 +122,7 @@ fn created(value: &Value, queue: &str) -> Option<String> {
 }
 
 fn tasks(value: &Value) -> Option<String> {
-    // One task comes alone, and none as an object without fields.
+    // A single task comes without a list, and no task as an empty object.
     let found = match value {
         Value::Array(list) => list.as_slice(),
         Value::Object(fields) if fields.is_empty() => &[],
@@ -134,7 +140,7 @@ fn tasks(value: &Value) -> Option<String> {
     Some(format!("{table}\n{} tasks.\n", found.len()))
 }
 
-/// Its fields one below the other, and its output behind them.
+/// One field per line, followed by its output.
 fn task(fields: &Map<String, Value>) -> String {
     const OUTPUT: [&str; 2] = ["stdout", "stderr"];
     let width = fields.keys().map(|key| key.chars().count()).max().unwrap_or_default();
@@ -157,7 +163,7 @@ fn task(fields: &Map<String, Value>) -> String {
     shown
 }
 
-/// Text without its quotes, ids without what stands around them, nothing for null.
+/// Text without quotes, ids without their wrapper, nothing for null.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -170,7 +176,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A time in milliseconds as people read it; times in words as they are.
+/// A time in milliseconds in readable form; text stays as it is.
 fn time(value: &Value) -> String {
     let at = value.as_i64().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     at.map_or_else(|| text(value), |at| format!("{at:.0}"))

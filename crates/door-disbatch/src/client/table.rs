@@ -1,6 +1,6 @@
 //! Tables as Disbatch prints them: columns between bars, heads above a rule.
 
-/// Lines with newlines. Every row has a cell for each head.
+/// The lines of a table. Every row has a cell for each head.
 pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
@@ -24,12 +24,12 @@ fn line(cells: &[String], widths: &[usize], between: &str) -> String {
     format!("{}\n", line.trim_end())
 }
 
-/// Text of others on one line: nothing in it can move the cursor.
+/// Foreign text on one line, without control characters.
 pub(super) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Text of others on its own lines.
+/// Foreign text on several lines, without other control characters.
 pub(super) fn lines(text: &str) -> String {
     let plain = |c: char| c == '\n' || c == '\t' || !c.is_control();
     text.chars().map(|c| if plain(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()

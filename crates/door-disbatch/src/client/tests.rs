@@ -7,11 +7,10 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Requests of these tests are far smaller.
+/// Requests in these tests are far smaller.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// A server that answers one request and tells what it was: its first line, its headers that we
-/// chose, and its body.
+/// A server that answers one request and reports it: its first line, selected headers and its body.
 struct Scripted {
     url: String,
     request: tokio::task::JoinHandle<String>,
@@ -61,17 +60,17 @@ fn target(url: &str, login: Option<Login>) -> Target {
 
 const OK: &str = "200 OK";
 
-/// What is sent for a command, and what is printed of an answer to it.
+/// Checks the request for a command and the text printed for an answer.
 async fn check(command: Command, sent: &str, answer: &str, printed: &str) {
     install_tls();
     let server = scripted(OK, "", answer).await;
-    let shown = run(&target(&server.url, None), &command, Form::Plain).await;
+    let shown = run(&target(&server.url, None), &command, OutputFormat::Plain).await;
     assert_eq!(server.request.await.unwrap(), sent);
     assert_eq!(shown.as_deref(), Ok(printed));
 }
 
 fn install_tls() {
-    // It is the same one when another test has installed it already.
+    // Another test may already have installed the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
@@ -84,7 +83,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// The time is the test's own: only as long as nothing else is to be done it goes on.
+/// The clock is paused and advances only while nothing else is to be done.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_still_arriving_is_waited_for() {
     install_tls();
@@ -105,7 +104,7 @@ async fn an_answer_that_is_still_arriving_is_waited_for() {
                 let _ = stream.write_all(piece.as_bytes()).await;
             }
         });
-        let shown = run(&target(&url, None), &Command::Plugins, Form::Plain).await;
+        let shown = run(&target(&url, None), &Command::Plugins, OutputFormat::Plain).await;
         serving.abort();
         shown.map_err(|failure| format!("{failure:?}"))
     };
@@ -138,7 +137,7 @@ ID                       | Plugin | Name  | Threads | Queued | Running | Complet
 2 total queues.
 ";
     check(Command::Queues, &sent, &answer, printed).await;
-    // Orphaned tasks are not among the queued ones, so they are shown when there are some.
+    // Orphaned tasks do not count as queued, so they are shown if there are any.
     let answer = r#"[{"id":"1","plugin":"/c","name":"q","threads":3,
         "queued":0,"running":0,"completed":0,"orphaned":4}]"#;
     let printed = "\
@@ -235,7 +234,7 @@ async fn tasks_are_created_as_they_were_typed() {
             {{"_id":{{"$oid":"{ID}"}},"index":0}},{{"_id":"2","index":1}}]}}}}"#
     );
     let printed = format!("Created 2 tasks in queue demo\n{ID}\n2\n");
-    // Of very many, only some are listed.
+    // A long answer lists only some.
     let many = answer.replace("]}}", r#"],"inserted_count":100001}}"#);
     let sent = |body: &str| format!("POST /tasks HTTP/1.1\n{JSON}\n{body}");
     let queue = || "demo".to_owned();
@@ -276,7 +275,7 @@ async fn tasks_are_created_as_they_were_typed() {
 
 #[tokio::test]
 async fn tasks_are_found_and_shown_as_a_table() {
-    let which = Which { limit: 20, ..Which::default() };
+    let which = TaskQuery { limit: 20, ..TaskQuery::default() };
     let task = format!(
         r#"{{"_id":"{ID}","queue":"9","status":-6,"node":"a",
             "ctime":"2016-04-26T17:59:33Z","mtime":1461698793}}"#
@@ -294,7 +293,7 @@ ID                       | Queue | Status      | Node | Created              | C
     let none = "ID | Queue | Status | Node | Created | Changed\n\
                 ---+-------+--------+------+---------+--------\n\n0 tasks.\n";
     check(Command::Tasks(which), &sent, "{}", none).await;
-    let all = Which {
+    let all = TaskQuery {
         filter: Some(r#"{"queue":"demo","status":[1,2]}"#.into()),
         count: true,
         fields: Some(r#"["status"]"#.into()),
@@ -336,7 +335,7 @@ async fn tasks_are_cancelled_and_retried() {
     let retry = Command::Retry { id: ID.into() };
     check(retry, &sent("retry"), "{}", &format!("Queued task {ID} again\n")).await;
     let server = scripted("202 Accepted", "", "{}").await;
-    let shown = run(&target(&server.url, None), &cancel(), Form::Plain).await;
+    let shown = run(&target(&server.url, None), &cancel(), OutputFormat::Plain).await;
     assert_eq!(shown, Ok(format!("Task {ID} is being ended\n")));
 }
 
@@ -344,15 +343,19 @@ async fn tasks_are_cancelled_and_retried() {
 async fn json_is_printed_for_everything_and_tasks_stay_as_they_came() {
     install_tls();
     let text = r#"[{"_id":"1","n":1.50}]"#;
-    let which = || Command::Tasks(Which { limit: 1, ..Which::default() });
+    let which = || Command::Tasks(TaskQuery { limit: 1, ..TaskQuery::default() });
     for (command, form, printed) in [
         (
             Command::Queues,
-            Form::Json,
+            OutputFormat::Json,
             "[\n  {\n    \"_id\": \"1\",\n    \"n\": 1.5\n  }\n]\n".into(),
         ),
-        (which(), Form::Json, "[\n  {\n    \"_id\": \"1\",\n    \"n\": 1.5\n  }\n]\n".into()),
-        (which(), Form::Piped, format!("{text}\n")),
+        (
+            which(),
+            OutputFormat::Json,
+            "[\n  {\n    \"_id\": \"1\",\n    \"n\": 1.5\n  }\n]\n".into(),
+        ),
+        (which(), OutputFormat::Piped, format!("{text}\n")),
     ] {
         let server = scripted(OK, "", text).await;
         assert_eq!(run(&target(&server.url, None), &command, form).await, Ok(printed));
@@ -370,13 +373,14 @@ async fn logins_are_sent_and_never_shown() {
     ] {
         assert!(!format!("{login:?}").contains("s3cret"));
         let server = scripted("401 Unauthorized", "", "{\"error\":\"no\"}").await;
-        let error = run(&target(&server.url, Some(login)), &Command::Plugins, Form::Plain).await;
+        let error =
+            run(&target(&server.url, Some(login)), &Command::Plugins, OutputFormat::Plain).await;
         let said = format!("{} does not accept this login (401)", server.url);
         assert_eq!(error, Err(Failure::Failed(said)));
         assert_eq!(server.request.await.unwrap(), format!("GET /plugins HTTP/1.1\n{header}\n"));
     }
     let server = scripted("401 Unauthorized", "", "").await;
-    let error = run(&target(&server.url, None), &Command::Plugins, Form::Plain).await;
+    let error = run(&target(&server.url, None), &Command::Plugins, OutputFormat::Plain).await;
     let ask = "asks for a login (401); give --username and --password, or --token";
     assert_eq!(error, Err(Failure::Failed(format!("{} {ask}", server.url))));
 }
@@ -384,7 +388,7 @@ async fn logins_are_sent_and_never_shown() {
 async fn refused(status: &str, headers: &str, body: &str) -> String {
     install_tls();
     let server = scripted(status, headers, body).await;
-    let error = run(&target(&server.url, None), &Command::Plugins, Form::Plain).await;
+    let error = run(&target(&server.url, None), &Command::Plugins, OutputFormat::Plain).await;
     error.unwrap_err().to_string().replace(&server.url, "URL")
 }
 
@@ -427,13 +431,13 @@ async fn a_server_that_is_not_there_is_named_without_a_password() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let target = target(&format!("http://u:s3cret@{address}/"), None);
-    let error = run(&target, &Command::Queues, Form::Plain).await.unwrap_err().to_string();
+    let error = run(&target, &Command::Queues, OutputFormat::Plain).await.unwrap_err().to_string();
     let (start, end) = (format!("cannot reach http://{address} ("), "with --url");
     assert!(error.starts_with(&start) && error.ends_with(end), "{error}");
     assert!(!error.contains("s3cret"), "{error}");
 }
 
-/// A server that takes a request and goes away may have done what it was asked for.
+/// A server that disconnects after the request may have carried it out.
 #[tokio::test]
 async fn a_change_without_an_answer_may_have_been_made() {
     install_tls();
@@ -448,7 +452,8 @@ async fn a_change_without_an_answer_may_have_been_made() {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.read_buf(&mut Vec::new()).await.unwrap();
         });
-        let error = run(&target(&url, None), &command, Form::Plain).await.unwrap_err().to_string();
+        let error =
+            run(&target(&url, None), &command, OutputFormat::Plain).await.unwrap_err().to_string();
         serving.await.unwrap();
         assert_eq!(error.contains("check before you retry"), may_be_made, "{error}");
     }
@@ -458,8 +463,8 @@ async fn a_change_without_an_answer_may_have_been_made() {
 async fn what_makes_no_sense_is_wrong_usage() {
     install_tls();
     let here = "http://127.0.0.1:9";
-    let which = |filter: &str| Which { filter: Some(filter.into()), ..Which::default() };
-    let fields = |fields: &str| Which { fields: Some(fields.into()), ..Which::default() };
+    let which = |filter: &str| TaskQuery { filter: Some(filter.into()), ..TaskQuery::default() };
+    let fields = |fields: &str| TaskQuery { fields: Some(fields.into()), ..TaskQuery::default() };
     let tasks = |collection: Option<&str>, json: &str| Command::CreateTasks {
         queue: "q".into(),
         collection: collection.map(str::to_owned),
@@ -478,7 +483,7 @@ async fn what_makes_no_sense_is_wrong_usage() {
         (here, tasks(None, "[")),
         (here, tasks(Some("c"), "[]")),
     ] {
-        let error = run(&target(url, None), &command, Form::Plain).await;
+        let error = run(&target(url, None), &command, OutputFormat::Plain).await;
         assert!(matches!(error, Err(Failure::Usage(_))), "{url} {command:?}: {error:?}");
     }
 }
@@ -492,7 +497,8 @@ async fn a_certificate_authority_that_cannot_be_read_is_named() {
     for path in [empty, home.path().join("gone.pem")] {
         let trust = Trust::CaFile(path.clone());
         let target = Target { url: "https://127.0.0.1:9".into(), login: None, trust };
-        let error = run(&target, &Command::Plugins, Form::Plain).await.unwrap_err().to_string();
+        let error =
+            run(&target, &Command::Plugins, OutputFormat::Plain).await.unwrap_err().to_string();
         let start = format!("the certificates in {}: ", path.display());
         assert!(error.starts_with(&start), "{error}");
     }

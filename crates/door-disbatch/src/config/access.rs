@@ -12,7 +12,7 @@ use windlass_program::Secret;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
-/// Users and tokens. Without any, access is open to everyone who can reach the address.
+/// Users and tokens. Without any, everyone who can reach the address has access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     /// Names, each with a password or an argon2 hash of one (`$argon2…`).
@@ -57,12 +57,12 @@ pub(super) fn read_access(keys: Keys<'_>) -> Result<Access, String> {
     Ok(Access { users, tokens: tokens.into_iter().map(Secret::new).collect() })
 }
 
-/// Whether this is meant as the hash of a password.
+/// Whether this looks like a password hash.
 pub(crate) fn is_hashed(password: &str) -> bool {
     password.starts_with("$argon2")
 }
 
-/// A hash with which a password can be compared: nothing of it is missing or unknown.
+/// A complete, known hash that a password can be checked against.
 pub(crate) fn argon2_hash(text: &str) -> Option<PasswordHash> {
     let hash = PasswordHash::new(text).ok()?;
     let algorithm = hash.algorithm.as_str().parse::<Algorithm>();
@@ -83,7 +83,7 @@ pub(super) fn read_tls(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Opt
     Ok(Some(Tls { cert: path("cert")?, key: path("key")? }))
 }
 
-/// Passwords and tasks do not travel over a network that others may hear.
+/// Passwords and tasks must not cross a network unencrypted.
 pub(super) fn read_listen(
     keys: Keys<'_>,
     access: &Access,

@@ -10,7 +10,7 @@ use super::keys::{Keys, flag_of, kind};
 use crate::relaxed;
 use windlass_program::Secret;
 
-/// The users that Disbatch has in MongoDB, one for each of its programs.
+/// Disbatch's MongoDB users, one for each of its programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
     Den,
@@ -24,7 +24,7 @@ impl User {
     pub(crate) const ALL: [User; 5] =
         [User::Den, User::Web, User::TaskRunner, User::Plugin, User::Balance];
 
-    /// Its name in the database and in `auth`.
+    /// Its name in the database and under `auth`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             User::Den => "disbatchd",
@@ -38,15 +38,15 @@ impl User {
 
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Connection {
-    /// A `mongodb://` or `mongodb+srv://` address; it may hold a password.
+    /// A `mongodb://` or `mongodb+srv://` address; may contain a password.
     pub uri: Secret,
     pub database: String,
     pub auth: Auth,
-    /// Whether the server is spoken to over TLS, beside what the address says of that.
+    /// TLS settings, in addition to those in the address.
     pub tls: Option<ServerTls>,
 }
 
-/// The address without what stands before its `@`.
+/// Hides what precedes the `@` of the address.
 impl fmt::Debug for Connection {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = out.debug_struct("Connection");
@@ -56,7 +56,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// The address as it may be shown: without user and password.
+    /// The address for display: without user and password.
     pub(crate) fn shown_uri(&self) -> String {
         let mut uri = self.without_login();
         let scheme_end = uri.find("://").map_or(0, |at| at + "://".len());
@@ -71,7 +71,7 @@ impl Connection {
         without_login(self.uri.reveal())
     }
 
-    /// `None` if the file has no password for it: then there is no login.
+    /// `None` if the file has no password for this user, who then does not log in.
     pub(crate) fn password(&self, user: User) -> Option<&Secret> {
         self.auth.0.iter().find(|(named, _)| *named == user).map(|(_, password)| password)
     }
@@ -91,12 +91,12 @@ pub(crate) struct Auth(pub(crate) Vec<(User, Secret)>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerTls {
     pub ca_file: Option<PathBuf>,
-    /// False: any certificate will do.
+    /// False: accept any certificate.
     pub verify: bool,
 }
 
 impl ServerTls {
-    /// What a file says of TLS, whatever else is in it.
+    /// The TLS settings of a file, whatever else it contains.
     pub(crate) fn of_file(path: &Path) -> Result<Option<ServerTls>, ConfigError> {
         let unreadable = |error| ConfigError::Unreadable { path: path.into(), error };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -119,7 +119,7 @@ pub(super) fn read(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Connect
     Ok(Connection { uri: Secret::new(uri), database, auth, tls: read_attributes(keys, warnings)? })
 }
 
-/// The driver of Perl also takes a host alone.
+/// The Perl driver also accepts a bare host name.
 fn uri_of(text: &str) -> Result<String, String> {
     const EXPECTED: &str = "`mongohost` must be an address such as mongodb://localhost:27017";
     let uri = if text.contains("://") { text.to_owned() } else { format!("mongodb://{text}") };
@@ -127,7 +127,7 @@ fn uri_of(text: &str) -> Result<String, String> {
     if parse(&uri).is_ok() {
         return Ok(uri);
     }
-    // What the driver says may quote a password, so it is asked about the rest.
+    // The driver's error may quote a password, so it gets the address without it.
     match parse(&without_login(&uri)) {
         Ok(_) => Err(format!("{EXPECTED}, with @ : / % in a password as %40 %3A %2F %25")),
         Err(error) => Err(format!("{EXPECTED}: {}", *error.kind)),
@@ -146,7 +146,7 @@ fn read_auth(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Auth, String>
     Ok(Auth(passwords))
 }
 
-/// Of the options for the driver, only `ssl`; the others are part of an address.
+/// Of the driver options only `ssl` is used; the others belong into the address.
 fn read_attributes(
     keys: Keys<'_>,
     warnings: &mut Vec<String>,

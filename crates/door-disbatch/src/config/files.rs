@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use super::{Config, User};
 
 const MODE: u32 = 0o600;
-/// Logins for the command interface are none of a plugin's business.
+/// Logins of the command interface do not concern plugins.
 const KEPT_BACK: [&str; 3] = ["users", "tokens", "tls"];
 
-/// What plugins are given.
+/// The file for plugins.
 pub(crate) fn plugin_file(config: &Config) -> PathBuf {
     beside(&config.path, User::Plugin)
 }
@@ -26,7 +26,7 @@ fn beside(path: &Path, user: User) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes both files, unless they are already what they have to be. The error is a sentence.
+/// Writes both files if their content has changed. The error is a complete sentence.
 pub(crate) fn write_files(config: &Config) -> Result<(), String> {
     for user in [User::Plugin, User::TaskRunner] {
         let path = beside(&config.path, user);
@@ -53,7 +53,7 @@ fn text_for(config: &Config, user: User) -> String {
     format!("{:#}\n", Value::Object(map))
 }
 
-/// Readers see the old file or the whole new one.
+/// Readers see either the old file or the complete new one.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     if is_already(path, text) {
         return Ok(());
@@ -63,7 +63,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = PathBuf::from(name);
     let written = write_new(&temporary, text).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // It may not have come into being at all.
+        // It may not exist.
         let _ = fs::remove_file(&temporary);
     }
     written

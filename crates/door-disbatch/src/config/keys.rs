@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use windlass_program::nearest;
 
-/// Longer ones are certainly a mistake, and would not fit into what clocks can count.
+/// Longer times are surely errors and would overflow clocks.
 const SECONDS_MAX: f64 = 100.0 * 365.0 * 86_400.0;
 
 /// An object of the file.
 #[derive(Clone, Copy)]
 pub(super) struct Keys<'a> {
-    /// The key that leads to it; empty for the file itself.
+    /// The full name of its key; empty for the file itself.
     at: &'a str,
     map: &'a Map<String, Value>,
 }
@@ -23,12 +23,12 @@ impl<'a> Keys<'a> {
         Self { at: "", map }
     }
 
-    /// The name of a key, with the one that leads to it.
+    /// The full name of a key.
     pub(super) fn name(&self, key: &str) -> String {
         if self.at.is_empty() { format!("`{key}`") } else { format!("`{}.{key}`", self.at) }
     }
 
-    /// `None` if it is missing, or null.
+    /// `None` if it is missing or null.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
@@ -59,7 +59,7 @@ impl<'a> Keys<'a> {
         Ok(self.text(key)?.map(PathBuf::from))
     }
 
-    /// Perl's files say 1 and 0 as well.
+    /// Perl's files use 1 and 0, too.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, String> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let flag = flag_of(value).ok_or_else(|| self.wrong(key, "true or false", value))?;
@@ -77,7 +77,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Above zero; fractions too.
+    /// Above zero; may have a fraction.
     pub(super) fn seconds(&self, key: &str) -> Result<Option<Duration>, String> {
         self.duration(key, "a number of seconds above 0", |seconds| seconds > 0.0)
     }
@@ -112,14 +112,14 @@ impl<'a> Keys<'a> {
         texts.collect()
     }
 
-    /// The object below a key. `at` is the whole name of that key.
+    /// The object below a key. `at` is that key's full name.
     pub(super) fn below(&self, key: &str, at: &'a str) -> Result<Option<Keys<'a>>, String> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let map = value.as_object().ok_or_else(|| self.wrong(key, "an object", value))?;
         Ok(Some(Keys { at, map }))
     }
 
-    /// A warning for each key that is not known, with the one that may have been meant.
+    /// Warns about each unknown key, with a suggestion.
     pub(super) fn warn_unknown(&self, known: &[&str], warnings: &mut Vec<String>) {
         for key in self.map.keys().filter(|key| !known.contains(&key.as_str())) {
             let meant = nearest(key, known).map(|near| format!("; did you mean `{near}`?"));
@@ -140,7 +140,7 @@ pub(super) fn flag_of(value: &Value) -> Option<bool> {
     })
 }
 
-/// What a value is, in words.
+/// The type of a value, in words.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -28,30 +28,30 @@ pub(crate) use self::overlay::overlay;
 pub(crate) use self::plugin::{Plugin, PluginKind, Plugins};
 use crate::den::fence_time;
 use crate::dialect::Dialect;
-use crate::relaxed::Mistake;
+use crate::relaxed::SyntaxError;
 
-/// Where Disbatch's programs look when they are not told.
+/// The default configuration file of Disbatch's programs.
 pub const DEFAULT_PATH: &str = "/etc/disbatch/config.json";
 const OTHERS_READ: u32 = 0o004;
 
-/// All settings. Nothing of it is printed with a password or a token in it.
+/// All settings. Never printed with a password or a token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The file that it was read from.
+    /// The file that they were read from.
     pub(crate) path: PathBuf,
     pub(crate) connection: Connection,
-    /// The name of this node; the host's when the file has none.
+    /// The name of this node; defaults to the host's name.
     pub(crate) node: String,
-    /// None: told from what is in the database.
+    /// `None`: detected from the database.
     pub(crate) dialect: Option<Dialect>,
     pub(crate) plugins: Plugins,
-    /// Ids of queues as text. When there are any, no other queue is served.
+    /// Ids of queues as text. If there are any, no other queue is served.
     pub(crate) active_queues: Vec<String>,
-    /// Ids of queues as text, not served; without meaning when there are `active_queues`.
+    /// Ids of queues that are not served, as text; ignored if there are `active_queues`.
     pub(crate) ignore_queues: Vec<String>,
-    /// Tasks that this node starts in a pass at most.
+    /// Maximum number of tasks that this node starts per pass.
     pub(crate) node_increase: Option<u32>,
-    /// Tasks of one queue that this node starts in a pass at most.
+    /// Maximum number of tasks of one queue that this node starts per pass.
     pub(crate) queue_increase: Option<u32>,
     pub(crate) gfs: Gfs,
     pub(crate) quiet: bool,
@@ -59,27 +59,28 @@ pub struct Config {
     pub(crate) temp_dir_mode: u32,
     pub(crate) heartbeat: Duration,
     pub(crate) orphan_after: Duration,
-    /// None: running tasks of foreign nodes are never orphaned.
+    /// `None`: running tasks of foreign nodes are never orphaned.
     pub(crate) orphan_foreign: Option<Duration>,
     pub(crate) stop_timeout: Duration,
     /// Where the command interface listens.
     pub(crate) listen: SocketAddr,
     pub(crate) access: Access,
     pub(crate) tls: Option<Tls>,
-    /// The collections that tasks may be made from; None: any but Disbatch's own and the server's.
+    /// Collections that tasks may be created from; `None`: all except those of Disbatch and of the
+    /// server.
     pub(crate) task_collections: Option<Vec<String>>,
     pub(crate) web_root: Option<PathBuf>,
     pub(crate) dashboard: Dashboard,
     pub(crate) monitoring: bool,
     pub(crate) balance: BalanceSettings,
     pub(crate) pre_hook: Option<Hook>,
-    /// The packages, such as `Disbatch::Web::V3`.
+    /// Perl packages, such as `Disbatch::Web::V3`.
     pub(crate) web_extensions: Vec<String>,
     pub(crate) log_level: LevelFilter,
     source: Source,
 }
 
-/// The file as it stood there, for the files that are made from it.
+/// The content of the file, for the files derived from it.
 #[derive(Clone, PartialEq)]
 struct Source(Map<String, Value>);
 
@@ -90,18 +91,17 @@ impl fmt::Debug for Source {
 }
 
 impl Config {
-    /// Reads a file; the texts beside the settings are warnings for the log. The error is a
-    /// sentence.
+    /// Reads a file. Also returns warnings for the log. The error is a complete sentence.
     pub fn read(path: &Path) -> Result<(Self, Vec<String>), String> {
         Self::read_file(path).map_err(|error| error.to_string())
     }
 
-    /// How much is logged; none for nothing but errors.
+    /// The log level; `None` for errors only.
     pub fn log_level(&self) -> Option<Level> {
         self.log_level.into_level()
     }
 
-    /// The time of the fence of a node with these settings.
+    /// The time limit of a node's fence with these settings.
     pub fn fence_time(&self) -> Duration {
         fence_time(self.orphan_after)
     }
@@ -120,7 +120,7 @@ impl Config {
         Ok((config, warnings))
     }
 
-    /// `balance` as it stands in the file.
+    /// `balance` as written in the file.
     pub(crate) fn balance_as_written(&self) -> Value {
         self.source.0.get("balance").cloned().unwrap_or(Value::Null)
     }
@@ -141,7 +141,7 @@ impl Config {
 pub(crate) enum Gfs {
     Never,
     Always,
-    /// What is too large for a document.
+    /// Only output that is too large for the document.
     Auto,
 }
 
@@ -149,45 +149,45 @@ pub(crate) enum Gfs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dashboard {
     pub refresh_ms: u64,
-    /// A node is shown as living when its timestamp is not older.
+    /// A node is shown as alive if its timestamp is not older than this.
     pub live_window_ms: u64,
 }
 
-/// How the balancer of queues works, when it does.
+/// Settings of the queue balancer, if enabled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BalanceSettings {
     pub enabled: bool,
-    /// Each change of a limit is logged.
+    /// Log each change of a limit.
     pub log: bool,
-    /// Each step is logged.
+    /// Log each step.
     pub verbose: bool,
-    /// What would be changed is only logged.
+    /// Only log what would be changed.
     pub pretend: bool,
 }
 
-/// What is run before each pass of a node.
+/// A program that runs before each pass of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hook {
-    /// A program of ours, or a package of Perl that we cannot run.
+    /// The path of a program, or a Perl package, which we cannot run.
     pub name: String,
-    /// Whether a failure of it ends the node.
+    /// Whether its failure ends the node.
     pub fatal: bool,
 }
 
 impl Hook {
-    /// `None` if it is a package of Perl.
+    /// `None` if it is a Perl package.
     pub(crate) fn program(&self) -> Option<&Path> {
         Some(Path::new(&self.name)).filter(|path| path.is_absolute())
     }
 }
 
-/// Why a file is not used.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("the configuration {} cannot be read: {error}", path.display())]
     Unreadable { path: PathBuf, error: std::io::Error },
     #[error("the configuration {} is not JSON: {mistake}", path.display())]
-    Syntax { path: PathBuf, mistake: Mistake },
+    Syntax { path: PathBuf, mistake: SyntaxError },
     #[error("the configuration {}: {why}", path.display())]
     Wrong { path: PathBuf, why: String },
 }

@@ -6,8 +6,8 @@ use mongodb::bson::{Bson, Document};
 
 use super::Config;
 
-/// The settings with those of the active document over them. What is odd in it is a warning, and
-/// stays as the file has it.
+/// The settings, overridden by those of the active document. Invalid values are ignored with a
+/// warning.
 pub(crate) fn overlay(config: &Config, document: &Document) -> (Config, Vec<String>) {
     let mut config = config.clone();
     let mut warnings = Vec::new();
@@ -23,7 +23,7 @@ pub(crate) fn overlay(config: &Config, document: &Document) -> (Config, Vec<Stri
     (config, warnings)
 }
 
-/// A list of names, or an object with names as its keys.
+/// A list of names, or an object whose keys are names.
 fn names(document: &Document, warnings: &mut Vec<String>) -> Option<Vec<String>> {
     match document.get("plugins") {
         Some(Bson::Document(plugins)) => Some(plugins.keys().cloned().collect()),
@@ -31,7 +31,7 @@ fn names(document: &Document, warnings: &mut Vec<String>) -> Option<Vec<String>>
     }
 }
 
-/// Texts or object ids; None when the key is missing or null.
+/// Strings or object ids; `None` if the key is missing or null.
 fn texts(document: &Document, key: &str, warnings: &mut Vec<String>) -> Option<Vec<String>> {
     let text = |entry: &Bson| match entry {
         Bson::String(text) => Some(text.clone()),

@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::keys::{Keys, flag_of, kind};
 
-/// How a plugin gets its task and gives its result.
+/// How a plugin receives its task and returns its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum PluginKind {
-    /// By files, with a configuration for the database.
+    /// In files, with a configuration for the database.
     #[default]
     Default,
-    /// By files only.
+    /// In files only.
     NoMongo,
-    /// By the collections `tasks` and `results`.
+    /// In the collections `tasks` and `results`.
     Mongo,
     /// It updates the task itself.
     Handoff,
@@ -35,16 +35,16 @@ impl PluginKind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plugin {
-    /// What queues call it.
+    /// The name that queues use.
     pub name: String,
-    /// Not absolute when the file names no program: a queue may have it, and our nodes leave it
-    /// to others.
+    /// Not absolute if the file names no program: queues may use it, but our nodes leave it to
+    /// others.
     pub program: PathBuf,
     pub kind: PluginKind,
     pub timeout: Option<Duration>,
 }
 
-/// All that queues may name, by name.
+/// All plugins that queues may use, sorted by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Plugins(pub(crate) Vec<Plugin>);
 
@@ -63,14 +63,14 @@ impl Plugins {
         self.0.iter().map(|plugin| plugin.name.clone()).collect()
     }
 
-    /// Those of them that are also among `names`.
+    /// Those that are also in `names`.
     pub(super) fn narrowed(&self, names: &[String]) -> Self {
         let listed = |plugin: &&Plugin| names.contains(&plugin.name);
         Self(self.0.iter().filter(listed).cloned().collect())
     }
 }
 
-/// Whether a queue may call a plugin so.
+/// Whether this is a valid plugin name for queues.
 fn is_name(name: &str) -> bool {
     let word = |sign: char| sign == ':' || sign == '_' || sign.is_ascii_alphanumeric();
     let is_package = !name.is_empty() && name.chars().all(word);
@@ -109,7 +109,7 @@ fn mapped(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Vec<Plugin>, Str
         let plugin = match all.below(name, &at) {
             Ok(Some(keys)) => one(name, keys, warnings)?,
             Ok(None) => listed(name.clone(), warnings)?,
-            // Disbatch 4.4 says so that it is a package of Perl.
+            // Disbatch 4.4 marks Perl packages this way.
             Err(_) if flag_of(value) == Some(true) && !Path::new(name).is_absolute() => {
                 listed(name.clone(), warnings)?
             }

@@ -20,10 +20,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const TEMP_DIR: &str = "/tmp/disbatch";
 const TEMP_DIR_MODE: u32 = 0o755;
 const DASHBOARD: Dashboard = Dashboard { refresh_ms: 30_000, live_window_ms: 15_000 };
-/// Extensions of the command interface whose routes are part of it.
+/// Extensions of the command interface whose routes are built in.
 const WEB_EXTENSIONS: [&str; 2] = ["Disbatch::Web::Tasks", "Disbatch::Web::V3"];
 
-/// Every key that may stand in a file.
+/// All keys of the file.
 pub(super) const KEYS: [&str; 35] = [
     "activequeues",
     "attributes",
@@ -62,7 +62,7 @@ pub(super) const KEYS: [&str; 35] = [
     "web_root",
 ];
 
-/// Keys of Disbatch that have nothing to do here, with the reason.
+/// Disbatch keys that have no effect here, with the reason.
 const NOT_USED: [(&str, &str); 4] = [
     ("plugin_runner", "the node starts the programs of `plugins` itself"),
     ("task_runner", "the node runs tasks itself"),
@@ -247,7 +247,7 @@ fn balance(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<BalanceSettings
 
 fn pre_hook(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Option<Hook>, String> {
     let Some(keys) = keys.below("pre_hook", "pre_hook")? else { return Ok(None) };
-    // Whatever else is there is for the hook.
+    // Other keys are for the hook.
     let name = keys.required("name", "\"/usr/local/bin/may-run\"")?.to_owned();
     let hook = Hook { name, fatal: keys.flag("fatal")?.unwrap_or(false) };
     if hook.program().is_none() {
@@ -260,7 +260,7 @@ fn pre_hook(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Option<Hook>, 
     Ok(Some(hook))
 }
 
-/// An object of packages with their arguments, or a list of packages.
+/// An object of packages and their arguments, or a list of packages.
 fn web_extensions(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Vec<String>, String> {
     let names = match keys.get("web_extensions") {
         Some(Value::Array(_)) => keys.texts("web_extensions")?,
@@ -296,7 +296,7 @@ fn log_level(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<LevelFilter, 
     })
 }
 
-/// A `host:port` in which the host may be `localhost`.
+/// A `host:port`, where the host may be `localhost`.
 pub(super) fn address(text: &str) -> Option<SocketAddr> {
     if let Some(port) = text.strip_prefix("localhost:") {
         return Some(SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port.parse().ok()?));

@@ -1,4 +1,4 @@
-//! Files and what is made of them.
+//! Configuration files and the settings read from them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use windlass_program::Secret;
 
-/// The settings of a file that has these keys beside the mandatory ones.
+/// The settings of a file with these keys and the mandatory ones.
 fn parse(keys: Value) -> Result<(Config, Vec<String>), String> {
     let mut all = json!({"mongohost": "mongodb://h:1", "database": "d"});
     if let (Value::Object(all), Value::Object(keys)) = (&mut all, keys) {
@@ -364,7 +364,7 @@ fn what_cannot_be_a_plugin_is_refused() {
     refused(json!({"plugins": {"/x": 1}}), "`plugins./x` must be an object, not a number");
     refused(json!({"plugins": {"X": 0}}), "`plugins.X` must be an object, not 0");
     refused(json!({"plugins": {"X": false}}), "`plugins.X` must be an object, not true or false");
-    // The key below has the plugin's name in it.
+    // The key contains the plugin's name.
     let below = |key: &str, rest: &str| format!("`plugins.X.{key}` {rest}");
     for (plugin, why) in [
         (json!({"program": "x"}), below("program", "must be an absolute path")),
@@ -418,7 +418,7 @@ fn the_examples_of_the_pages_are_read_without_a_warning() {
     for page in [guide, reference] {
         for block in page.split("```json\n").skip(1) {
             let (text, _) = block.split_once("```").unwrap();
-            // A hash of one's own stands there.
+            // A user's own hash goes there.
             let keys = serde_json::from_str(&text.replace("$argon2id$v=19$…", "p")).unwrap();
             config(keys);
             count += 1;
@@ -433,7 +433,7 @@ fn the_example_that_is_shipped_is_read_without_a_warning() {
     let (config, warnings) = Config::parse(text, Path::new("/c.json")).unwrap();
     assert_eq!(warnings, Vec::<String>::new());
     assert_eq!(config.plugins.names(), ["/usr/local/lib/disbatch/demo", "Disbatch::Plugin::Demo"]);
-    // What stands there as a comment is read too.
+    // Commented-out keys are parsed, too.
     let optional = text.lines().map(|line| match line.trim_start().strip_prefix("# ") {
         Some(rest) if rest.starts_with(['"', '}', ' ']) => rest,
         _ => line,

@@ -1,4 +1,4 @@
-//! The single document of the balancer, and which command interface carries it out.
+//! The balance document, and the lease of the command interface that applies it.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use super::{Database, DbError};
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, QUEUED};
 
-/// The id of a document that we make: two that are made at once are one.
+/// The fixed id of the document that we create, so that two concurrent inserts create only one.
 const DOCUMENT_ID: ObjectId = ObjectId::from_bytes([0; 12]);
-/// Enough to see that there is more than the one.
+/// Enough to notice surplus documents.
 const DOCUMENTS_MAX: usize = 2;
 
-/// What a queue has to do now.
+/// The open tasks of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Work {
+pub(crate) struct QueueWork {
     /// Tasks that a node may claim.
     pub queued: u64,
-    /// Claimed ones too.
+    /// Including claimed ones.
     pub running: u64,
 }
 
@@ -29,13 +29,13 @@ impl Database {
         self.collection("balance")
     }
 
-    /// The document, and the others that should not be there.
+    /// The balance document, followed by any surplus ones.
     pub(crate) async fn balance(&self) -> Result<Vec<Document>, DbError> {
         let balance = self.balance_collection();
         self.all(balance.find(doc! {}).sort(doc! { "_id": 1 }), DOCUMENTS_MAX).await
     }
 
-    /// Sets fields of the document, which is made when there is none.
+    /// Sets fields of the document; creates it if missing.
     pub(crate) async fn balance_set(&self, set: Document) -> Result<(), DbError> {
         let update = doc! {
             "$set": set,
@@ -45,7 +45,7 @@ impl Database {
         let balance = self.balance_collection();
         let write = || balance.update_one(doc! {}, update.clone()).upsert(true);
         let result = match self.ask(write()).await {
-            // It was made between our look and our insertion.
+            // Another program created it after our lookup.
             Err(DbError::Duplicate(_)) => self.ask(write()).await?,
             other => other?,
         };
@@ -56,8 +56,8 @@ impl Database {
         Ok(())
     }
 
-    /// Makes an empty document for the balancer's lease, unless there is one. It is marked, so that
-    /// it does not count as a balance that was set.
+    /// Creates an empty document for the balancer's lease if there is none. It is marked, so that
+    /// it does not count as a configured balance.
     pub(crate) async fn balance_begin(&self) -> Result<(), DbError> {
         let marked = doc! { "begun": true };
         let empty = doc! { "_id": DOCUMENT_ID, "max_tasks": {}, "queues": [], "windlass": marked };
@@ -67,7 +67,7 @@ impl Database {
         }
     }
 
-    /// Takes or renews the right to follow the document; false when another one has it.
+    /// Acquires or renews the balancer's lease; false if another one holds it.
     pub(crate) async fn balance_lease(
         &self,
         document: &Document,
@@ -82,7 +82,7 @@ impl Database {
             { "windlass.until": { "$not": { "$type": "date" } } },
             { "windlass.until": { "$lte": now } },
         ] };
-        // Whatever else stands there is replaced: it may not even be a document.
+        // Any other value is replaced, even one that is not a document.
         let mut ours = doc! { "balancer": me, "until": until };
         if let Some(begun) = at(document, "windlass.begun") {
             ours.insert("begun", begun);
@@ -92,14 +92,14 @@ impl Database {
         Ok(result.matched_count == 1)
     }
 
-    /// Lets another one follow the document at once.
+    /// Releases the lease, so that another balancer can take over at once.
     pub(crate) async fn balance_leave(&self, me: &str) -> Result<(), DbError> {
         let mine = doc! { "windlass.balancer": me };
         let leave = doc! { "$unset": { "windlass.balancer": "", "windlass.until": "" } };
         self.ask(self.balance_collection().update_one(mine, leave)).await.map(drop)
     }
 
-    /// Switches it on again, unless that was changed meanwhile. `was`: as it was read.
+    /// Enables balancing again, unless it was changed in the meantime. `was` is the value as read.
     pub(crate) async fn balance_enable(&self, id: &Bson, was: &Bson) -> Result<bool, DbError> {
         let the_same = doc! { "_id": id, "disabled": was };
         let enable = doc! { "$set": { "disabled": Bson::Null } };
@@ -107,25 +107,25 @@ impl Database {
         Ok(result.matched_count == 1)
     }
 
-    /// Writes how it goes, which `/monitoring` shows.
-    pub(crate) async fn balance_tell(&self, id: &Bson, fields: Document) -> Result<(), DbError> {
+    /// Writes the status that `/monitoring` shows.
+    pub(crate) async fn balance_report(&self, id: &Bson, fields: Document) -> Result<(), DbError> {
         let tell = doc! { "$set": fields };
         self.ask(self.balance_collection().update_one(doc! { "_id": id }, tell)).await.map(drop)
     }
 
-    /// Sets the limit of a queue. The changelog is for what people change: as the original's
-    /// balancer, ours does not fill it every half minute, and its user may not.
+    /// Sets the limit of a queue without a changelog entry: the changelog is for changes by users,
+    /// and the balancer's database user may not write to it.
     pub(crate) async fn balance_limit(&self, queue: ObjectId, limit: i64) -> Result<(), DbError> {
         let set = doc! { "$set": { self.dialect().limit(): limit } };
         let queues = self.queues_collection();
         self.ask(queues.update_one(doc! { "_id": queue }, set)).await.map(drop)
     }
 
-    /// What each of these queues has to do. A queue without such tasks is not in the answer.
+    /// The open tasks of each of these queues. Queues without any are omitted.
     pub(crate) async fn queue_work(
         &self,
         queues: &[ObjectId],
-    ) -> Result<HashMap<ObjectId, Work>, DbError> {
+    ) -> Result<HashMap<ObjectId, QueueWork>, DbError> {
         let mut statuses = ACTIVE.to_vec();
         statuses.push(QUEUED);
         let tasks = self.tasks_collection();
@@ -137,7 +137,7 @@ impl Database {
                 "_id": { "queue": "$queue", "status": "$status" }, "count": { "$sum": 1 },
             } },
         ]);
-        let mut work: HashMap<ObjectId, Work> = HashMap::new();
+        let mut work: HashMap<ObjectId, QueueWork> = HashMap::new();
         for group in self.aggregated(groups).await? {
             let Ok(key) = group.get_document("_id") else { continue };
             let Ok(queue) = key.get_object_id("queue") else { continue };

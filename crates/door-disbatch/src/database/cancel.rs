@@ -3,41 +3,40 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::{Database, DbError, boot_of_ours, no_boot};
+use super::{Database, DbError, no_boot, owning_boot};
 use crate::dialect::Dialect;
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, BLOCKED, CANCELLED, CLAIMED, ORPHANED, QUEUED, RUNNING, SUCCEEDED};
 
-/// How often a task may change under our hands before we give up.
+/// How often to retry when the task changes at the same time.
 const TRIES_MAX: usize = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cancelled {
-    /// It waited, and is cancelled now.
+    /// It was waiting and is now cancelled.
     Done,
-    /// One of our nodes has it, and is asked to end it.
+    /// One of our nodes runs it and was asked to end it.
     Asked,
-    /// A foreign node has it, which cannot be asked to end it.
+    /// A foreign node has it and cannot be asked to end it.
     Foreign,
-    /// It is not waiting and not running.
+    /// It is neither waiting nor running.
     Not(Bson),
     Missing,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Retried {
-    /// It waits again; this is how it was before.
+    /// It is queued again; this is its previous document.
     Queued(Document),
-    /// It has not ended.
+    /// It has not ended yet.
     Not(Bson),
     Missing,
 }
 
 impl Database {
-    /// Cancels a task that waits, and has one of our nodes end one that runs.
+    /// Cancels a waiting task, or asks the node of ours that runs it to end it.
     ///
-    /// What is asked holds for the task as it was seen: a request that is delayed on its way must
-    /// not end a later run.
+    /// The filter matches only the observed state: a delayed request must not end a later run.
     pub(crate) async fn task_cancel(
         &self,
         id: ObjectId,
@@ -52,10 +51,10 @@ impl Database {
             let (filter, set, done) = match number.and_then(|status| i32::try_from(status).ok()) {
                 Some(QUEUED | BLOCKED) => {
                     let cancel = doc! { "status": CANCELLED, "mtime": now };
-                    (as_seen(&task, &["status", "mtime"]), cancel, Cancelled::Done)
+                    (unchanged(&task, &["status", "mtime"]), cancel, Cancelled::Done)
                 }
-                Some(CLAIMED | RUNNING) if boot_of_ours(&task).is_some() => {
-                    let mut run = as_seen(&task, &["node", "windlass.boot", "windlass.run"]);
+                Some(CLAIMED | RUNNING) if owning_boot(&task).is_some() => {
+                    let mut run = unchanged(&task, &["node", "windlass.boot", "windlass.run"]);
                     run.insert("status", doc! { "$in": ACTIVE.to_vec() });
                     (run, doc! { "windlass.cancel": true }, Cancelled::Asked)
                 }
@@ -71,12 +70,12 @@ impl Database {
         Err(DbError::Away("the task changes too fast".to_owned()))
     }
 
-    /// Puts a task back that has ended, was cancelled or was orphaned. Its output is gone from the
-    /// document then; files of it are the caller's to remove.
+    /// Queues a task again that has ended, was cancelled or was orphaned. Its output is removed
+    /// from the document; the caller removes output files.
     ///
-    /// It is put back as it was seen: a request that is delayed on its way must not run it once
-    /// more. One whose node has not closed it yet still runs, whatever its plugin wrote; but a
-    /// start that has no entry any more closes nothing.
+    /// The filter matches only the observed state: a delayed request must not run it a second time.
+    /// A task that its node has not closed yet is still running, whatever its plugin wrote, unless
+    /// that node's boot has no entry any more and so will never close it.
     pub(crate) async fn task_retry(&self, id: ObjectId, now: DateTime) -> Result<Retried, DbError> {
         let Some(seen) = self.task(id).await? else {
             return Ok(Retried::Missing);
@@ -90,13 +89,13 @@ impl Database {
         if !number.is_some_and(has_ended) {
             return Ok(Retried::Not(status));
         }
-        if let Some(boot) = boot_of_ours(&seen)
+        if let Some(boot) = owning_boot(&seen)
             && self.has_entry(boot).await?
         {
             return Ok(Retried::Not(status));
         }
         let fields = ["status", "mtime", "windlass.boot", "windlass.last_run"];
-        let mut filter = as_seen(&seen, &fields);
+        let mut filter = unchanged(&seen, &fields);
         if at(&seen, "windlass.boot").is_none() {
             filter.insert("windlass.boot", no_boot());
         }
@@ -129,9 +128,9 @@ impl Database {
     }
 }
 
-/// A filter for the task that still has these fields as they are here. A field of ours that is not
-/// there is not compared: within something that is no document it would never be null.
-fn as_seen(task: &Document, fields: &[&str]) -> Document {
+/// A filter that matches the task only while these fields are unchanged. Missing fields of ours are
+/// not compared: inside a value that is not a document they would never be null.
+fn unchanged(task: &Document, fields: &[&str]) -> Document {
     let same = |field: &str| match at(task, field) {
         None if field.contains('.') => None,
         value => Some(doc! { "$eq": value.cloned().unwrap_or(Bson::Null) }),
@@ -147,7 +146,7 @@ mod tests {
     #[test]
     fn what_was_seen_is_compared_as_a_value() {
         let task = doc! { "_id": 1, "mtime": { "$oid": "x" }, "windlass": { "run": "r" } };
-        let filter = as_seen(&task, &["status", "mtime", "windlass.run", "windlass.last_run"]);
+        let filter = unchanged(&task, &["status", "mtime", "windlass.run", "windlass.last_run"]);
         let wanted = doc! {
             "_id": { "$eq": 1 }, "status": { "$eq": Bson::Null },
             "mtime": { "$eq": { "$oid": "x" } }, "windlass.run": { "$eq": "r" },

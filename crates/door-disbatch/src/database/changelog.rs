@@ -5,8 +5,8 @@ use mongodb::bson::{Document, doc};
 use super::Database;
 
 impl Database {
-    /// Writes down what a document has become. The change itself is made already, so an error here
-    /// is only told.
+    /// Records the new state of a document. The change itself has already been made, so an error is
+    /// only logged.
     pub(crate) async fn changelog(&self, collection: &str, document: Document, deleted: bool) {
         let entry = entry(collection, document, deleted);
         if let Err(error) = self.insert("changelog", &entry).await {
@@ -39,7 +39,7 @@ impl Database {
     }
 }
 
-/// The document with its `_id` as `id`, and where it comes from.
+/// The document with its `_id` as `id`, and the name of its collection.
 fn entry(collection: &str, mut document: Document, deleted: bool) -> Document {
     let mut entry = doc! { "collection": collection };
     if let Some(id) = document.remove("_id") {

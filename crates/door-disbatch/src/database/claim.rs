@@ -6,15 +6,15 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::finish::{Ending, Finished};
-use super::{Database, DbError, Me, Run, of_ours};
+use super::{Database, DbError, NodeBoot, Run, owned_by_us};
 use crate::status::{CLAIMED, RUNNING, SUCCEEDED};
 
-/// A task in our hands.
+/// A claimed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// One of our nodes has it.
-    Node { me: Me, run: Run },
-    /// A node that may be foreign has it, and called our task runner for it.
+    /// Claimed by one of our nodes.
+    Node { me: NodeBoot, run: Run },
+    /// Claimed by a possibly foreign node, which called our task runner for it.
     Runner { node: String, id: ObjectId },
 }
 
@@ -33,9 +33,9 @@ impl Claim {
                 "_id": run.id, "node": &me.node,
                 "windlass.boot": &me.boot, "windlass.run": &run.token,
             },
-            // What one of our nodes has is never a runner's.
+            // A task of one of our nodes never belongs to a runner.
             Self::Runner { node, id } => {
-                doc! { "_id": id, "node": node, "$nor": [of_ours(node)] }
+                doc! { "_id": id, "node": node, "$nor": [owned_by_us(node)] }
             }
         }
     }
@@ -48,9 +48,9 @@ impl Claim {
 }
 
 impl Database {
-    /// From claimed to running. False: it is not ours any more, and must not be run. Asking again
-    /// after a lost answer is right; a runner must name the same time then, by which it knows what
-    /// it has written, for it leaves no mark of ours in a foreign task.
+    /// Marks it as running. False: it is no longer ours and must not run. May be repeated after a
+    /// lost answer. A runner must then pass the same time, by which it recognises its own write,
+    /// because it leaves no mark of ours in a foreign task.
     pub(crate) async fn claim_start(&self, claim: &Claim, now: DateTime) -> Result<bool, DbError> {
         match claim {
             Claim::Node { me, run } => self.start(run, me, now).await,
@@ -108,15 +108,14 @@ impl Database {
         Ok(Finished::Ended)
     }
 
-    /// What now stands in a task that its plugin was to end itself. Nothing: it is not ours any
-    /// more.
+    /// The document of a task whose plugin ends it itself. `None` if it is no longer ours.
     pub(crate) async fn handed_over(&self, claim: &Claim) -> Result<Option<Document>, DbError> {
         let fields = doc! { "_id": 0, "status": 1, "stdout": 1, "stderr": 1 };
         self.one(self.tasks_collection().find_one(claim.filter()).projection(fields)).await
     }
 
-    /// Ends a task whose plugin has written status and output itself. False: it is not ours any
-    /// more.
+    /// Closes a task whose plugin has written status and output itself. False: it is no longer
+    /// ours.
     pub(crate) async fn claim_finish_handed_over(
         &self,
         claim: &Claim,
@@ -146,8 +145,8 @@ impl Database {
         }
     }
 
-    /// Makes a task running again that its plugin has ended badly, so that it can be ended well.
-    /// `from` is the status that it was seen with, so that a late change does no harm.
+    /// Marks a task as running again after its plugin ended it badly, so that it can be ended
+    /// properly. `from` is the observed status, so that a delayed change does no harm.
     pub(crate) async fn claim_take_back(
         &self,
         claim: &Claim,
@@ -163,13 +162,13 @@ impl Database {
         Ok(self.ask(tasks.update_one(filter, update)).await?.matched_count == 1)
     }
 
-    /// What a plugin left for a task in `results`.
+    /// The result that a plugin wrote for a task to `results`.
     pub(crate) async fn result(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
         self.one(self.collection("results").find_one(doc! { "_id": task })).await
     }
 
-    /// Removes what an earlier run has left there. Nothing is asked for when nothing is there,
-    /// because that might arrive late and take a new result away.
+    /// Removes the result of an earlier run. Sends nothing if there is none: a delayed delete might
+    /// remove the new result.
     pub(crate) async fn result_remove_old(&self, task: ObjectId) -> Result<(), DbError> {
         match self.result(task).await? {
             Some(_) => self.result_remove(task).await,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use mongodb::bson::DateTime;
 
-/// Cheap to clone; every clone learns what one learns.
+/// Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub(crate) struct Clock {
     local: Arc<dyn Fn() -> DateTime + Send + Sync>,
@@ -21,13 +21,13 @@ impl Clock {
         Self::new(DateTime::now)
     }
 
-    /// What time it is for the database; the local time until the server has told its own.
+    /// The database's time; the local time until the server's is known.
     pub(crate) fn now(&self) -> DateTime {
         let offset = self.offset_ms.load(Ordering::Relaxed);
         DateTime::from_millis(self.local_ms().saturating_add(offset))
     }
 
-    /// Takes over what the server has just said.
+    /// Adopts the server's time.
     pub(crate) fn learn(&self, server: DateTime) {
         let offset = server.timestamp_millis().saturating_sub(self.local_ms());
         self.offset_ms.store(offset, Ordering::Relaxed);

@@ -12,17 +12,17 @@ use crate::config::{Connection, ServerTls, User};
 const PORT: u16 = 27017;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const SERVER_SELECTION_TIME_MAX: Duration = Duration::from_secs(5);
-/// Servers and firewalls end connections that are idle for minutes, which only the next question
-/// would find out.
+/// Servers and firewalls drop connections after minutes of idleness, which only the next request
+/// would notice.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(super) async fn options(connection: &Connection, user: User) -> Result<ClientOptions, DbError> {
     let wrong = |error| match DbError::from(error) {
-        // What the driver says of an address may quote the password in it.
+        // The driver's error may quote the password in the address.
         DbError::Refused(_) => DbError::Refused("`mongohost` is not an address".to_owned()),
         other => other,
     };
-    // An address may name a record of the domain name system, which is asked for now.
+    // `mongodb+srv` addresses cause a DNS lookup here.
     let parse = ClientOptions::parse(connection.uri.reveal()).into_future();
     let mut options = match tokio::time::timeout(OPERATION_TIME_MAX, parse).await {
         Ok(parsed) => parsed.map_err(wrong)?,
@@ -32,8 +32,7 @@ pub(super) async fn options(connection: &Connection, user: User) -> Result<Clien
     options.connect_timeout.get_or_insert(CONNECT_TIME_MAX);
     options.server_selection_timeout.get_or_insert(SERVER_SELECTION_TIME_MAX);
     options.max_idle_time.get_or_insert(IDLE_TIME_MAX);
-    // Claims and limits hold only for what no other member of a replica set can take back, and
-    // only as far as everybody reads what was written last.
+    // Claims and limits need writes that no failover can undo, and reads that see the latest write.
     options.write_concern.get_or_insert_with(WriteConcern::majority);
     options.selection_criteria = Some(ReadPreference::Primary.into());
     if let Some(password) = connection.password(user) {

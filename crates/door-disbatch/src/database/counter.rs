@@ -10,8 +10,8 @@ use mongodb::bson::{Document, doc};
 use super::{Database, DbError};
 use crate::doc::Queue;
 
-/// How long a difference has to last. Tasks and counters are changed one after the other, so for
-/// a moment they differ rightly.
+/// How long a difference must persist. Tasks and counters are updated one after the other, so short
+/// differences are normal.
 const DRIFT_TIME_MIN: Duration = Duration::from_secs(10);
 
 /// The two counters.
@@ -21,16 +21,16 @@ pub(crate) struct Counters {
     pub total: i64,
 }
 
-/// Remembers what was seen, and says what is to be put right.
+/// Observes the counters and decides which ones to correct.
 #[derive(Debug, Default)]
 pub(crate) struct CounterWatch {
     seen: HashMap<ObjectId, (Counters, Counters, Instant)>,
 }
 
 impl CounterWatch {
-    /// Takes in one look at a queue. True: the same stored and the same true numbers were seen long
-    /// enough, and they differ.
-    pub(crate) fn look(
+    /// Records an observation of a queue. True: stored and actual numbers have differed, unchanged,
+    /// for long enough.
+    pub(crate) fn observe(
         &mut self,
         queue: ObjectId,
         stored: Counters,
@@ -52,14 +52,14 @@ impl CounterWatch {
         }
     }
 
-    /// Forgets the queues that are gone.
+    /// Forgets queues that no longer exist.
     pub(crate) fn keep(&mut self, queues: &[ObjectId]) {
         self.seen.retain(|queue, _| queues.contains(queue));
     }
 }
 
 impl Database {
-    /// Adds to the counters that are set. They are a convenience, so an error is only told.
+    /// Adds to existing counters. They are a convenience, so an error is only logged.
     pub(super) async fn counter_add(&self, queue: ObjectId, total: i64, todo: i64) {
         for (field, change) in [("count_total", total), ("count_todo", todo)] {
             if change == 0 {
@@ -74,8 +74,8 @@ impl Database {
         }
     }
 
-    /// Sets counters that are missing, null or not numbers: no program could add to them.
-    /// True: some were not as they should be.
+    /// Sets counters that are missing, null or not numbers, because no program can increment those.
+    /// True if there were any.
     pub(crate) async fn counters_fill(
         &self,
         queue: &Queue,
@@ -90,7 +90,7 @@ impl Database {
             if stored.is_some() {
                 continue;
             }
-            // It may have been set since.
+            // Another program may have set it in the meantime.
             let counts = ["int", "long"]
                 .map(|kind| doc! { field: { "$type": kind, "$not": { "$type": "array" } } });
             let filter = doc! { "_id": queue.id, "$nor": counts.to_vec() };
@@ -101,7 +101,7 @@ impl Database {
         Ok(changed)
     }
 
-    /// Puts both counters right, unless they changed since they were seen.
+    /// Corrects both counters, unless they changed since they were read.
     pub(crate) async fn counters_correct(
         &self,
         queue: ObjectId,
@@ -130,15 +130,15 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let counters = |todo, total| Counters { todo, total };
         let mut watch = CounterWatch::default();
-        assert!(!watch.look(queue, counters(1, 1), counters(1, 1), at(0)));
-        assert!(!watch.look(queue, counters(1, 1), counters(0, 1), at(60)));
-        assert!(!watch.look(queue, counters(1, 1), counters(0, 1), at(69)));
-        assert!(watch.look(queue, counters(1, 1), counters(0, 1), at(70)));
-        // Either side changed: start the time again.
-        assert!(!watch.look(queue, counters(2, 1), counters(0, 1), at(71)));
-        assert!(!watch.look(queue, counters(2, 1), counters(0, 2), at(82)));
-        assert!(watch.look(queue, counters(2, 1), counters(0, 2), at(92)));
+        assert!(!watch.observe(queue, counters(1, 1), counters(1, 1), at(0)));
+        assert!(!watch.observe(queue, counters(1, 1), counters(0, 1), at(60)));
+        assert!(!watch.observe(queue, counters(1, 1), counters(0, 1), at(69)));
+        assert!(watch.observe(queue, counters(1, 1), counters(0, 1), at(70)));
+        // Either side changed, so the time starts again.
+        assert!(!watch.observe(queue, counters(2, 1), counters(0, 1), at(71)));
+        assert!(!watch.observe(queue, counters(2, 1), counters(0, 2), at(82)));
+        assert!(watch.observe(queue, counters(2, 1), counters(0, 2), at(92)));
         watch.keep(&[]);
-        assert!(!watch.look(queue, counters(2, 1), counters(0, 2), at(93)));
+        assert!(!watch.observe(queue, counters(2, 1), counters(0, 2), at(93)));
     }
 }

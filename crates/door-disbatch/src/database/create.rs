@@ -8,61 +8,61 @@ use crate::dialect::Dialect;
 use crate::doc::at;
 use crate::status::{ACTIVE, BLOCKED, QUEUED};
 
-/// How many tasks are removed, or asked to end, at once.
+/// How many tasks are removed or cancelled per request.
 const BATCH: usize = 200;
 
-/// Tasks that were removed.
+/// A batch of removed tasks.
 #[derive(Debug, Default)]
-pub(crate) struct Removed {
-    /// 0: there are no more.
+pub(crate) struct RemovedTasks {
+    /// 0 if none are left.
     pub count: usize,
-    /// The ids of those that may have files, which are the caller's to remove.
+    /// Ids of tasks that may have files, which the caller removes.
     pub ids: Vec<ObjectId>,
 }
 
-/// How often tasks are sent until it is known whether they are there.
+/// How often an insert is sent until its outcome is known.
 const SEND_TRIES_MAX: usize = 3;
 
-/// Tasks of which not all could be made.
+/// An insert of which only a part succeeded.
 #[derive(Debug)]
-pub(crate) struct Unmade {
-    /// Those that are there all the same.
+pub(crate) struct PartialInsert {
+    /// The tasks that were created.
     pub made: Vec<ObjectId>,
     pub error: DbError,
 }
 
-/// A task that is to be made.
+/// A task to create.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct NewTask {
     pub params: Document,
-    /// Higher is earlier.
+    /// Higher priorities run first.
     pub priority: Option<i32>,
     pub not_before: Option<DateTime>,
-    /// The tasks that have to succeed first.
+    /// Tasks that must succeed first.
     pub after: Vec<ObjectId>,
     pub timeout_seconds: Option<i64>,
-    /// How often it may be put back when it fails.
+    /// How often it is retried after a failure.
     pub retries: Option<i64>,
 }
 
 impl Database {
-    /// Makes tasks, in this order, and answers with their ids.
+    /// Creates tasks in this order and returns their ids.
     pub(crate) async fn tasks_create(
         &self,
         queue: ObjectId,
         tasks: &[NewTask],
         now: DateTime,
-    ) -> Result<Vec<ObjectId>, Unmade> {
+    ) -> Result<Vec<ObjectId>, PartialInsert> {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
         let dialect = self.dialect();
-        // First, so that no node takes one of them before it knows that the order matters.
+        // Before the tasks, so that no node claims one of them without regard to priorities.
         if tasks.iter().any(|task| task.priority.is_some()) {
             let mark = doc! { "$set": { "windlass.priorities": true } };
             let queues = self.queues_collection();
             let marked = self.ask(queues.update_one(doc! { "_id": queue }, mark)).await;
-            marked.map_err(|error| Unmade { made: Vec::new(), error })?;
+            marked.map_err(|error| PartialInsert { made: Vec::new(), error })?;
         }
         let documents: Vec<Document> =
             tasks.iter().map(|task| document(queue, task, dialect, now)).collect();
@@ -75,9 +75,9 @@ impl Database {
         sent
     }
 
-    /// Inserts tasks once. When an answer is lost they are sent again, with the same ids: then the
-    /// server knows those that it has.
-    async fn tasks_send(&self, documents: &[Document]) -> Result<Vec<ObjectId>, Unmade> {
+    /// Inserts tasks exactly once. After a lost answer they are sent again with the same ids, and
+    /// the server rejects those it already has.
+    async fn tasks_send(&self, documents: &[Document]) -> Result<Vec<ObjectId>, PartialInsert> {
         let ids: Vec<ObjectId> =
             documents.iter().filter_map(|task| task.get_object_id("_id").ok()).collect();
         let all = self.raw().collection::<Document>("tasks");
@@ -94,47 +94,47 @@ impl Database {
             Ok(known) if known.len() == ids.len() => Ok(ids),
             Ok(known) => {
                 let made = ids.into_iter().filter(|id| known.contains_key(id)).collect();
-                Err(Unmade { made, error })
+                Err(PartialInsert { made, error })
             }
             Err(_) => {
                 let unknown = ids.len();
                 let why = format!("{error}; {unknown} tasks may exist nevertheless");
-                Err(Unmade { made: Vec::new(), error: DbError::Away(why) })
+                Err(PartialInsert { made: Vec::new(), error: DbError::Away(why) })
             }
         }
     }
 
-    /// Removes tasks that were just created, unless a node has them.
+    /// Removes newly created tasks, except those that a node has claimed.
     pub(crate) async fn tasks_take_back(&self, ids: &[ObjectId]) -> Result<(), DbError> {
-        let nobody = doc! { "_id": { "$in": ids }, "status": { "$nin": ACTIVE.to_vec() } };
-        self.ask(self.tasks_collection().delete_many(nobody)).await?;
+        let unclaimed = doc! { "_id": { "$in": ids }, "status": { "$nin": ACTIVE.to_vec() } };
+        self.ask(self.tasks_collection().delete_many(unclaimed)).await?;
         Ok(())
     }
 
-    /// Removes up to `BATCH` tasks of a queue that no node has.
-    pub(crate) async fn tasks_delete(&self, queue: ObjectId) -> Result<Removed, DbError> {
+    /// Removes up to `BATCH` unclaimed tasks of a queue.
+    pub(crate) async fn tasks_delete(&self, queue: ObjectId) -> Result<RemovedTasks, DbError> {
         let tasks = self.tasks_collection();
-        let nobody = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
-        let found = self.all(tasks.find(nobody).projection(doc! { "_id": 1 }), BATCH).await?;
+        let unclaimed = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
+        let found = self.all(tasks.find(unclaimed).projection(doc! { "_id": 1 }), BATCH).await?;
         let ids: Vec<Bson> = found.into_iter().filter_map(|mut task| task.remove("_id")).collect();
-        let nobody = doc! { "_id": { "$in": &ids }, "status": { "$nin": ACTIVE.to_vec() } };
-        self.ask(tasks.delete_many(nobody)).await?;
-        // The files of a task name it by such an id, and by no other.
+        let unclaimed = doc! { "_id": { "$in": &ids }, "status": { "$nin": ACTIVE.to_vec() } };
+        self.ask(tasks.delete_many(unclaimed)).await?;
+        // Files refer to their task only by such an id.
         let named = ids.iter().filter_map(Bson::as_object_id).collect();
-        Ok(Removed { count: ids.len(), ids: named })
+        Ok(RemovedTasks { count: ids.len(), ids: named })
     }
 
-    /// How many tasks a queue has, up to a bound: what is beyond it is not looked at.
+    /// The number of tasks in a queue, counted up to `max`.
     pub(crate) async fn tasks_of(&self, queue: ObjectId, max: usize) -> Result<usize, DbError> {
         let tasks = self.tasks_collection();
-        // The index has all that is asked for.
+        // Covered by the index.
         let find = tasks.find(doc! { "queue": queue }).projection(doc! { "_id": 0, "status": 1 });
         Ok(self.all(find, max).await?.len())
     }
 
-    /// Asks our nodes to end the tasks of a queue that they have, up to `BATCH` of them at
-    /// once, and returns how many they have. Each is ended as it was seen: a request that is
-    /// delayed on its way must not end a later run.
+    /// Asks our nodes to end their tasks of a queue, up to `BATCH` at once, and returns the number
+    /// of tasks they have. The filter matches only the observed state: a delayed request must not
+    /// end a later run.
     pub(crate) async fn tasks_cancel_active(&self, queue: ObjectId) -> Result<u64, DbError> {
         let tasks = self.tasks_collection();
         let mut active = doc! {

@@ -9,12 +9,12 @@ use super::{Database, DbError};
 use crate::doc::whole;
 use crate::status::{BLOCKED, QUEUED};
 
-/// The most waiting tasks that are looked at in one go.
+/// Maximum number of waiting tasks per request.
 pub(crate) const DUE_BATCH_MAX: usize = 500;
 
 impl Database {
-    /// Waiting tasks whose time has come, as far as they wait for one: in the order of their ids,
-    /// from the one behind `behind`, and at most [`DUE_BATCH_MAX`].
+    /// Waiting tasks whose start time, if any, has come: ordered by id, after `behind`, at most
+    /// [`DUE_BATCH_MAX`].
     pub(crate) async fn tasks_due(
         &self,
         behind: Option<ObjectId>,
@@ -35,14 +35,14 @@ impl Database {
             filter.insert("_id", doc! { "$gt": behind });
         }
         let tasks = self.tasks_collection();
-        // Their arguments may be large, and decide nothing.
+        // Without the arguments, which may be large and are not needed.
         let fields = doc! { "queue": 1, "status": 1, "node": 1, "windlass": 1, "stderr": 1 };
         let find = tasks.find(filter).sort(doc! { "_id": 1 }).projection(fields);
         self.all(find, DUE_BATCH_MAX).await
     }
 
-    /// The statuses of these tasks, nothing for one that is none; a task that does not exist is not
-    /// in the answer.
+    /// The statuses of these tasks; `None` for a status that is not a number. Tasks that do not
+    /// exist are omitted.
     pub(crate) async fn task_statuses(
         &self,
         ids: &[ObjectId],
@@ -57,7 +57,7 @@ impl Database {
         Ok(found.iter().filter_map(status).collect())
     }
 
-    /// Queues a waiting task. False: it does not wait any more.
+    /// Queues a waiting task. False: it is no longer waiting.
     pub(crate) async fn task_release(&self, id: ObjectId, now: DateTime) -> Result<bool, DbError> {
         let update = doc! { "$set": { "status": QUEUED, "mtime": now, "stderr": Bson::Null } };
         let filter = doc! { "_id": id, "status": BLOCKED };
@@ -65,8 +65,8 @@ impl Database {
         Ok(result.matched_count == 1)
     }
 
-    /// Writes down why a task goes on waiting. False: that is already there, or it does not
-    /// wait any more.
+    /// Records why a task is still waiting. False: that reason is already stored, or the task is no
+    /// longer waiting.
     pub(crate) async fn task_keep_waiting(
         &self,
         id: ObjectId,

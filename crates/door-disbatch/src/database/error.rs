@@ -7,13 +7,13 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DbError {
     /// The server cannot be reached or does not answer. The change may or may not have been made;
-    /// asking again later is right.
+    /// it can be retried later.
     #[error("the database cannot be reached: {0}")]
     Away(String),
-    /// The server answered, and will not do it: asking again is no use.
+    /// The server refused. A retry will not help.
     #[error("the database refused: {0}")]
     Refused(String),
-    /// There is such a document already.
+    /// Such a document already exists.
     #[error("there is one already: {0}")]
     Duplicate(String),
 }
@@ -24,16 +24,16 @@ impl DbError {
     }
 }
 
-/// The server's number for a value that a unique index has already.
+/// Server error: the value already exists in a unique index.
 const DUPLICATE_KEY: i32 = 11000;
 
-/// Servers that stop, step down or are too busy: another answer may come later.
+/// Server errors that pass: shutting down, stepping down, too busy.
 const PASSING: [i32; 15] =
     [6, 7, 50, 89, 91, 134, 189, 262, 9001, 10058, 10107, 11600, 11602, 13435, 13436];
 
 impl From<Error> for DbError {
     fn from(error: Error) -> Self {
-        // Without the labels, which only drivers read.
+        // Without the labels, which are meant for drivers.
         let text = error.kind.to_string();
         match &*error.kind {
             ErrorKind::Io(_)
@@ -41,7 +41,7 @@ impl From<Error> for DbError {
             | ErrorKind::ConnectionPoolCleared { .. }
             | ErrorKind::DnsResolve { .. }
             | ErrorKind::Shutdown => Self::Away(text),
-            // It was done, and may be undone.
+            // It was done, but a failover may undo it.
             ErrorKind::Write(WriteFailure::WriteConcernError(_)) => Self::Away(text),
             ErrorKind::InsertMany(error) if error.write_errors.is_none() => Self::Away(text),
             _ => match code(&error) {
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// It was done, and may be undone: asking again shows which.
+    /// It was done, but a failover may undo it; a retry shows which.
     #[test]
     fn what_may_not_last_is_to_be_asked_again() {
         for code in [64, 91, 100, 11602] {

@@ -3,7 +3,7 @@
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::options::ReturnDocument;
 
-use super::{Database, DbError, Me, Run};
+use super::{Database, DbError, NodeBoot, Run};
 use crate::dialect::Dialect;
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, FAILED, QUEUED, SUCCEEDED};
@@ -21,23 +21,23 @@ pub(crate) struct Ending {
     pub complete: bool,
 }
 
-/// What became of a task that ended.
+/// The result of ending a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finished {
-    /// It stands as it ended.
+    /// Its end is stored.
     Ended,
-    /// It failed and had tries left, so it waits for another one.
+    /// It failed with retries left and is queued again.
     Again,
-    /// It is not ours any more: nothing was changed.
+    /// It is no longer ours; nothing was changed.
     NotMine,
 }
 
 impl Database {
-    /// Ends a task. Asking again after an error is right: what is done is recognised.
+    /// Ends a task. May be repeated after an error: a completed end is recognised.
     pub(crate) async fn finish(
         &self,
         run: &Run,
-        me: &Me,
+        me: &NodeBoot,
         ending: &Ending,
         now: DateTime,
     ) -> Result<Finished, DbError> {
@@ -67,17 +67,17 @@ impl Database {
         }
     }
 
-    /// Whether an earlier try, whose answer was lost, has ended this run.
+    /// Whether an earlier request, whose answer was lost, has already ended this run.
     async fn finished_before(
         &self,
         run: &Run,
-        me: &Me,
+        me: &NodeBoot,
         ending: &Ending,
     ) -> Result<Finished, DbError> {
         match self.ended_run(run, me).await? {
             None => Ok(Finished::NotMine),
             Some(task) if task.get("status").and_then(whole) == Some(ending.status.into()) => {
-                // The try that ended it could not come to this.
+                // That request failed before it updated the counter.
                 self.counter_ended(&task, ending.status).await;
                 Ok(Finished::Ended)
             }
@@ -85,12 +85,12 @@ impl Database {
         }
     }
 
-    /// Ends a task whose program has written status and output itself. Nothing: the program has not
-    /// done so, or the task is not ours any more.
+    /// Closes a task whose program has written status and output itself. `None` if the program has
+    /// not, or the task is no longer ours.
     pub(crate) async fn finish_handed_over(
         &self,
         run: &Run,
-        me: &Me,
+        me: &NodeBoot,
         now: DateTime,
     ) -> Result<Option<Document>, DbError> {
         let filter = run.filter(me, doc! { "$gte": SUCCEEDED });
@@ -110,14 +110,14 @@ impl Database {
         }
         let ended = self.ended_run(run, me).await?;
         if let Some(task) = &ended {
-            // The try that ended it could not come to this.
+            // That request failed before it updated the counter.
             self.counter_ended(task, SUCCEEDED).await;
         }
         Ok(ended)
     }
 
-    /// The task, when this run of it was its last and has ended.
-    async fn ended_run(&self, run: &Run, me: &Me) -> Result<Option<Document>, DbError> {
+    /// The task, if this run was its last one and has ended.
+    async fn ended_run(&self, run: &Run, me: &NodeBoot) -> Result<Option<Document>, DbError> {
         let filter = doc! {
             "_id": run.id, "windlass.last": &me.boot, "windlass.last_run": &run.token,
         };
@@ -133,8 +133,14 @@ impl Database {
     }
 }
 
-/// With `again` the task is put back, in that dialect, and keeps its output until its next end.
-fn update(ending: &Ending, run: &Run, me: &Me, again: Option<Dialect>, now: DateTime) -> Document {
+/// With `again`, the task is queued again in that dialect and keeps its output until its next end.
+fn update(
+    ending: &Ending,
+    run: &Run,
+    me: &NodeBoot,
+    again: Option<Dialect>,
+    now: DateTime,
+) -> Document {
     let mut set = doc! {
         "status": ending.status,
         "stdout": &ending.stdout,

@@ -10,19 +10,19 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 
 use super::orphan::{count, owner, owner_groups};
-use super::{Database, DbError, Me};
+use super::{Database, DbError, NodeBoot};
 use crate::dialect::Dialect;
 use crate::doc::{Limit, LimitStored, Queue};
 use crate::status::ACTIVE;
 
 impl Database {
-    /// How many tasks of a queue are claimed or running on nodes that are not ours.
+    /// The number of a queue's tasks that are claimed or running on foreign nodes.
     pub(crate) async fn foreign_running(&self, queue: ObjectId) -> Result<u64, DbError> {
         let groups = self.active_groups(queue).await?;
         Ok(groups.iter().filter(|group| owner(group).1.is_none()).map(count).sum())
     }
 
-    /// The names of those nodes, in their order, and no more than so many.
+    /// The names of those nodes, sorted, at most `max`.
     pub(crate) async fn foreign_nodes(
         &self,
         queue: ObjectId,
@@ -47,15 +47,15 @@ impl Database {
         self.aggregated(groups).await
     }
 
-    /// Takes one piece of the queue's limit, under the claim's token. False: there is none left, or
-    /// the limit is not any more what `queue` says. When the answer is lost, the queue shows the
-    /// hold under our boot, to be dropped.
+    /// Takes one slot of the queue's limit, under the claim's token. False: no slot is left, or the
+    /// limit has changed since `queue` was read. After a lost answer, the hold is stored under our
+    /// boot and has to be dropped.
     pub(crate) async fn hold_take(
         &self,
         queue: &Queue,
         foreign: u64,
         token: &str,
-        me: &Me,
+        me: &NodeBoot,
     ) -> Result<bool, DbError> {
         let LimitStored { field, value } = &queue.limit_stored;
         let mut filter = doc! { "_id": queue.id, *field: value };
@@ -63,7 +63,7 @@ impl Database {
             filter.insert(Dialect::Released.limit(), doc! { "$exists": false });
         }
         if let Limit::At(limit) = queue.limit {
-            let Some(last) = last_place(limit, foreign) else { return Ok(false) };
+            let Some(last) = last_position(limit, foreign) else { return Ok(false) };
             filter.insert(format!("windlass.holds.{last}"), doc! { "$exists": false });
         }
         let push = doc! { "$push": { "windlass.holds": { "id": token, "boot": &me.boot } } };
@@ -71,9 +71,9 @@ impl Database {
         Ok(result.matched_count == 1)
     }
 
-    /// Whether a hold still fits, now that its task is claimed and every foreign claim that came
-    /// before is to be seen. All holds count: one behind this one may have a task that runs, and a
-    /// foreign node may have taken a place while this one had only a hold.
+    /// Whether a hold still fits, now that its task is claimed and every earlier foreign claim is
+    /// visible. All holds count: a later one may already have a running task, and a foreign node
+    /// may have taken a slot while this one had only a hold.
     pub(crate) async fn hold_fits(&self, queue: ObjectId, token: &str) -> Result<bool, DbError> {
         let document = self.one(self.queues_collection().find_one(doc! { "_id": queue })).await?;
         let Some(Ok(read)) = document.map(|found| Queue::read(&found, Dialect::Released)) else {
@@ -93,7 +93,7 @@ impl Database {
         Ok(())
     }
 
-    /// Drops everything that a boot holds.
+    /// Drops all holds of a boot.
     pub(super) async fn holds_drop_all(&self, boot: &str) -> Result<u64, DbError> {
         let pull = doc! { "$pull": { "windlass.holds": { "boot": boot } } };
         self.holds_pull(doc! { "windlass.holds.boot": boot }, pull).await
@@ -104,9 +104,9 @@ impl Database {
     }
 }
 
-/// The highest place among the holds of a queue that may be taken, counted from 0, when foreign
-/// nodes have `foreign` of its tasks.
-pub(crate) fn last_place(limit: u64, foreign: u64) -> Option<u64> {
+/// The highest usable position among the holds of a queue, counted from 0, while foreign nodes have
+/// `foreign` of its tasks.
+pub(crate) fn last_position(limit: u64, foreign: u64) -> Option<u64> {
     limit.checked_sub(foreign)?.checked_sub(1)
 }
 
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn foreign_tasks_take_places() {
-        assert_eq!(last_place(5, 0), Some(4));
-        assert_eq!(last_place(5, 4), Some(0));
-        assert_eq!(last_place(5, 5), None);
-        assert_eq!(last_place(5, 9), None);
-        assert_eq!(last_place(0, 0), None);
+        assert_eq!(last_position(5, 0), Some(4));
+        assert_eq!(last_position(5, 4), Some(0));
+        assert_eq!(last_position(5, 5), None);
+        assert_eq!(last_position(5, 9), None);
+        assert_eq!(last_position(0, 0), None);
     }
 }

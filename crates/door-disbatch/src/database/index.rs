@@ -12,19 +12,17 @@ use super::{Database, DbError};
 use crate::dialect::Dialect;
 use crate::doc::whole;
 
-/// How long the server may need to make an index of a large collection; no other question takes
-/// that long.
+/// Time limit for building an index of a large collection; no other request takes that long.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// The server's numbers for an index that is in the way of another one, and for what a user may
-/// not do.
+/// Server errors: a conflicting index, and missing rights.
 const CONFLICT_OF_OPTIONS: i32 = 85;
 const CONFLICT_OF_NAMES: i32 = 86;
 const UNAUTHORIZED: i32 = 13;
 
-/// Where not every version of the original has made indexes, so that its users may not, and where
-/// nothing depends on them.
-const MISSED_BY_NOBODY: [&str; 2] = ["changelog", "config"];
+/// Collections for which some versions of the original create no indexes, so that their users may
+/// not either, and for which indexes are optional.
+const OPTIONAL_COLLECTIONS: [&str; 2] = ["changelog", "config"];
 
 struct Index {
     collection: &'static str,
@@ -43,7 +41,7 @@ impl Index {
     }
 }
 
-/// The seed lets queues share a name, so there the names are not held apart.
+/// The seed's dialect allows queues with the same name, so there the index is not unique.
 fn wanted(dialect: Dialect) -> Vec<Index> {
     let mut indexes = vec![
         Index::plain("tasks", doc! { "node": 1, "status": 1, "queue": 1 }),
@@ -68,22 +66,24 @@ fn wanted(dialect: Dialect) -> Vec<Index> {
 }
 
 impl Database {
-    /// Makes the indexes that are missing. One with the same keys counts whatever its name is, but
-    /// where values must be held apart it has to do that.
+    /// Creates missing indexes. An index with the same keys counts regardless of its name, but it
+    /// must be unique if ours is.
     pub(crate) async fn ensure_indexes(&self) -> Result<(), DbError> {
         for index in wanted(self.dialect()) {
-            self.ensure_index(&index).await.map_err(|error| told(&index, error))?;
+            self.ensure_index(&index).await.map_err(|error| describe(&index, error))?;
         }
         Ok(())
     }
 
-    /// Asks for it before looking: the original's users may make indexes and not list them, and
-    /// one that is there already is none to make.
+    /// Creates it without listing first: the original's users may create but not list indexes, and
+    /// creating an existing one is harmless.
     async fn ensure_index(&self, index: &Index) -> Result<(), DbError> {
         let Err(error) = self.create_index(index).await? else { return Ok(()) };
         match code(&error) {
-            Some(CONFLICT_OF_OPTIONS | CONFLICT_OF_NAMES) => self.will_do(index, error).await,
-            Some(UNAUTHORIZED) if MISSED_BY_NOBODY.contains(&index.collection) => {
+            Some(CONFLICT_OF_OPTIONS | CONFLICT_OF_NAMES) => {
+                self.accept_existing(index, error).await
+            }
+            Some(UNAUTHORIZED) if OPTIONAL_COLLECTIONS.contains(&index.collection) => {
                 let Index { collection, keys, .. } = index;
                 tracing::info!(
                     "this user is not allowed to create the index {keys} of {collection}"
@@ -94,11 +94,11 @@ impl Database {
         }
     }
 
-    /// Whether the index that is in the way serves as well.
-    async fn will_do(&self, index: &Index, conflict: Error) -> Result<(), DbError> {
+    /// Accepts the conflicting index if it is equivalent.
+    async fn accept_existing(&self, index: &Index, conflict: Error) -> Result<(), DbError> {
         let existing = match self.indexes(index.collection).await {
             Ok(existing) => existing,
-            // What may not be looked at is as the server said.
+            // Without the right to list indexes, the server's error stands.
             Err(DbError::Refused(_)) => return Err(conflict.into()),
             Err(error) => return Err(error),
         };
@@ -111,7 +111,7 @@ impl Database {
         }
     }
 
-    /// The inner error is the server's own.
+    /// The inner error comes from the server.
     async fn create_index(&self, index: &Index) -> Result<Result<(), Error>, DbError> {
         let options = IndexOptions::builder()
             .unique(index.unique.then_some(true))
@@ -132,7 +132,7 @@ impl Database {
         }
     }
 
-    /// The indexes of a collection; none when there is no such collection.
+    /// The indexes of a collection; none if it does not exist.
     pub(crate) async fn indexes(&self, collection: &str) -> Result<Vec<IndexModel>, DbError> {
         let collection = self.collection(collection);
         let named = doc! { "name": collection.name() };
@@ -154,7 +154,7 @@ fn code(error: &Error) -> Option<i32> {
     }
 }
 
-fn told(index: &Index, error: DbError) -> DbError {
+fn describe(index: &Index, error: DbError) -> DbError {
     let why = |text: String| format!("index {} of {}: {text}", index.keys, index.collection);
     match error {
         DbError::Away(text) => DbError::Away(text),
@@ -167,7 +167,7 @@ fn is_unique(index: &IndexModel) -> bool {
     index.options.as_ref().and_then(|options| options.unique) == Some(true)
 }
 
-/// Directions come back as any type of number.
+/// Servers return directions as any numeric type.
 fn same_keys(one: &Document, other: &Document) -> bool {
     let pairs = |keys: &Document| -> Vec<(String, Option<i64>)> {
         keys.iter().map(|(key, value): (&String, &Bson)| (key.clone(), whole(value))).collect()

@@ -10,15 +10,15 @@ use crate::status::{BLOCKED, QUEUED};
 /// Maximum number of reported tasks.
 const INVALID_MAX: usize = 100;
 
-/// Types that an index on `status` can look up, and that are no status.
+/// Types that are not a valid status and that the index on `status` can find.
 const NO_STATUS: [&str; 8] =
     ["null", "string", "object", "array", "bool", "date", "objectId", "binData"];
 
-/// The same for `node`, where null and a number mean that no node has the task.
+/// The same for `node`, where null and numbers mean that no node has the task.
 const NO_NODE: [&str; 5] = ["object", "array", "bool", "date", "objectId"];
 
 impl Database {
-    /// Tasks of these queues that wait in vain, each by its id and with the reason.
+    /// Tasks of these queues that no node can ever claim, each with its id and the reason.
     pub(crate) async fn tasks_invalid(
         &self,
         queues: &[ObjectId],

@@ -29,12 +29,12 @@ pub(crate) use cancel::{Cancelled, Retried};
 pub(crate) use claim::Claim;
 pub(crate) use clock::Clock;
 pub(crate) use counter::{CounterWatch, Counters};
-pub(crate) use create::{NewTask, Unmade};
+pub(crate) use create::{NewTask, PartialInsert};
 pub(crate) use due::DUE_BATCH_MAX;
 pub(crate) use error::DbError;
 pub(crate) use finish::{Ending, Finished};
 #[cfg(test)]
-pub(crate) use hold::last_place;
+pub(crate) use hold::last_position;
 pub(crate) use node::{Entered, Process};
 pub(crate) use orphan::Owner;
 pub(crate) use queue::{Counts, NewQueue, QueueChange};
@@ -50,20 +50,20 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, Utf8Lossy, doc};
 
 use crate::config::Config;
-use crate::dialect::{Dialect, Spoken, UNTOLD};
+use crate::dialect::{CurrentDialect, DEFAULT_DIALECT, Dialect};
 use crate::doc::at;
 
-/// How long any one question may take before it counts as unanswered.
+/// Time limit for one database request.
 pub(crate) const OPERATION_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How many tasks are looked at to tell the dialect.
+/// Number of recent tasks that are checked to detect the dialect.
 const DIALECT_TASKS_MAX: i64 = 1000;
 
-/// A start of one of our nodes.
+/// One boot of one of our nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Me {
+pub(crate) struct NodeBoot {
     pub node: String,
-    /// Random, and another one at every start.
+    /// Random, new at every start.
     pub boot: String,
 }
 
@@ -72,35 +72,36 @@ pub(crate) struct Me {
 pub(crate) struct Database {
     database: mongodb::Database,
     hosts: Vec<(String, u16)>,
-    /// Of all clones.
-    dialect: Arc<Spoken>,
-    /// That there are too many queues is said once.
+    /// Shared by all clones.
+    dialect: Arc<CurrentDialect>,
+    /// Too many queues are logged only once.
     too_many_queues: Arc<Once>,
 }
 
 impl Database {
-    /// Makes ready to ask; does not wait for the server.
+    /// Prepares the connection; does not wait for the server.
     pub(crate) async fn connect(config: &Config, user: User) -> Result<Self, DbError> {
         let connection = &config.connection;
         let options = connect::options(connection, user).await?;
         let hosts = connect::hosts(&options);
         let client = mongodb::Client::with_options(options)?;
         let database = client.database(&connection.database);
-        let dialect = Arc::new(Spoken::new(config.dialect));
+        let dialect = Arc::new(CurrentDialect::new(config.dialect));
         Ok(Self { database, hosts, dialect, too_many_queues: Arc::new(Once::new()) })
     }
 
-    /// The driver's own handle, for what only one caller needs; each question by [`Self::ask`].
+    /// The driver's handle, for requests that only one caller needs. Run each of them through
+    /// [`Self::ask`].
     pub(crate) fn raw(&self) -> &mongodb::Database {
         &self.database
     }
 
-    /// Where the servers of the configured address are.
+    /// The servers of the configured address.
     pub(crate) fn hosts(&self) -> Vec<(String, u16)> {
         self.hosts.clone()
     }
 
-    /// One question, with a bound on its time.
+    /// Runs a request with the usual time limit.
     pub(crate) async fn ask<T>(
         &self,
         question: impl IntoFuture<Output = mongodb::error::Result<T>>,
@@ -108,7 +109,7 @@ impl Database {
         self.ask_within(OPERATION_TIME_MAX, question).await
     }
 
-    /// One question that may take longer than others.
+    /// Runs a request with its own time limit.
     async fn ask_within<T>(
         &self,
         time_max: Duration,
@@ -120,12 +121,12 @@ impl Database {
         }
     }
 
-    /// What the server says of itself.
+    /// The server's description of itself.
     pub(crate) async fn hello(&self) -> Result<Document, DbError> {
         self.ask(self.database.run_command(doc! { "hello": 1 })).await
     }
 
-    /// What time it is for the database.
+    /// The database's time.
     pub(crate) async fn server_time(&self) -> Result<DateTime, DbError> {
         self.hello()
             .await?
@@ -134,33 +135,32 @@ impl Database {
             .map_err(|_| DbError::Refused("the server does not say what time it is".to_owned()))
     }
 
-    /// The dialect in force, in which everything is written: the one that is set, or else the one
-    /// that was learnt last.
+    /// The current dialect, used for all writes: the configured one, or else the one detected last.
     pub(crate) fn dialect(&self) -> Dialect {
         self.dialect.get()
     }
 
-    /// Learns the dialect from the documents, unless one is set. False when there is nothing to
-    /// tell it from, so that it may still change.
+    /// Detects the dialect from the documents, unless it is configured. False if there is nothing
+    /// to detect it from, so that it may still change.
     pub(crate) async fn learn_dialect(&self) -> Result<bool, DbError> {
         if self.dialect.is_set {
             return Ok(true);
         }
         let shown = self.shown_dialect().await?;
-        self.dialect.learn(shown.unwrap_or(UNTOLD));
+        self.dialect.learn(shown.unwrap_or(DEFAULT_DIALECT));
         Ok(shown.is_some())
     }
 
-    /// The same database for another user: what one connection learns, the other speaks.
+    /// The same database for another user; both share the detected dialect.
     #[must_use]
     pub(crate) fn with_dialect_of(self, other: &Database) -> Database {
         Database { dialect: Arc::clone(&other.dialect), ..self }
     }
 
-    /// The same database in this dialect, whatever its documents show.
+    /// The same database with a fixed dialect.
     #[cfg(test)]
     pub(crate) fn speaking(&self, dialect: Dialect) -> Database {
-        Database { dialect: Arc::new(Spoken::new(Some(dialect))), ..self.clone() }
+        Database { dialect: Arc::new(CurrentDialect::new(Some(dialect))), ..self.clone() }
     }
 
     async fn shown_dialect(&self) -> Result<Option<Dialect>, DbError> {
@@ -181,7 +181,7 @@ impl Database {
         Ok(self.one(find.find_one(filter).projection(doc! { "_id": 1 })).await?.is_some())
     }
 
-    /// Whether one of the newest tasks is like that; no index could tell it of all of them.
+    /// Whether one of the newest tasks matches; no index could find it among all tasks.
     async fn some_task(&self, filter: Document) -> Result<bool, DbError> {
         let tasks = self.tasks_collection();
         let look = tasks.aggregate([
@@ -211,7 +211,7 @@ impl Database {
         self.collection("tasks")
     }
 
-    /// The document that is found or changed, if there is one.
+    /// The document that is found or changed, if any.
     pub(crate) async fn one(
         &self,
         question: impl IntoFuture<Output = mongodb::error::Result<Option<RawDocumentBuf>>>,
@@ -219,7 +219,7 @@ impl Database {
         self.ask(question).await?.as_deref().map(stored).transpose()
     }
 
-    /// All that is found, up to `max` documents.
+    /// All results, up to `max` documents.
     pub(crate) async fn all(
         &self,
         find: Find<'_, RawDocumentBuf>,
@@ -231,7 +231,7 @@ impl Database {
         found.iter().map(|document| stored(document)).collect()
     }
 
-    /// All that a pipeline gives.
+    /// All results of a pipeline.
     pub(crate) async fn aggregated(
         &self,
         pipeline: Aggregate<'_>,
@@ -257,15 +257,15 @@ impl Database {
     }
 }
 
-/// A document exactly as it is stored. The driver's own way would take a field with a name such as
-/// `$oid` for a value of another type, and fail; so would text that is not text.
+/// A document exactly as stored. The driver's own deserializer would take a field named `$oid` for
+/// a value of another type and fail, and so would invalid UTF-8.
 pub(crate) fn stored(document: &RawDocument) -> Result<Document, DbError> {
     let Utf8Lossy(read) = Utf8Lossy::<Document>::try_from(document)
         .map_err(|error| DbError::Refused(format!("a document cannot be read: {error}")))?;
     Ok(read)
 }
 
-/// Filters for something given by name or id: 24 hexadecimal digits are an id.
+/// A filter by name or id: 24 hexadecimal digits are an id.
 fn by_name_or_id(field: &str, name_or_id: &str) -> Document {
     match ObjectId::parse_str(name_or_id) {
         Ok(id) => doc! { "_id": id },
@@ -273,19 +273,19 @@ fn by_name_or_id(field: &str, name_or_id: &str) -> Document {
     }
 }
 
-/// What the field `windlass.boot` is in an entry that none of our nodes has.
+/// The value of `windlass.boot` in an entry that belongs to none of our nodes.
 fn no_boot() -> Bson {
     Bson::from(doc! { "$not": { "$type": "string" } })
 }
 
-/// What a task of this node looks like when it is one of ours that has it. Who puts a task back by
-/// hand leaves our fields there: they mean nothing any more once another node has taken it.
-fn of_ours(node: &str) -> Document {
+/// A filter for tasks of this node that are ours. A user who resets a task by hand leaves our
+/// fields in it; they are void once another node has claimed it.
+fn owned_by_us(node: &str) -> Document {
     doc! { "windlass.boot": { "$type": "string" }, "windlass.node": node }
 }
 
-/// The same of a task that was read: the boot of ours that has it.
-pub(crate) fn boot_of_ours(task: &Document) -> Option<&str> {
+/// The boot of ours that owns the task, if any.
+pub(crate) fn owning_boot(task: &Document) -> Option<&str> {
     let text = |path| at(task, path).and_then(Bson::as_str);
     let node = text("node")?;
     text("windlass.boot").filter(|_| text("windlass.node") == Some(node))

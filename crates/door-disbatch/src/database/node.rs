@@ -6,26 +6,27 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::options::ReturnDocument;
 use mongodb::results::UpdateResult;
 
-use super::{Database, DbError, Me, by_name_or_id, no_boot};
+use super::{Database, DbError, NodeBoot, by_name_or_id, no_boot};
 
-/// The most entries that are looked at.
+/// Maximum number of entries that are read.
 const NODES_MAX: usize = 10_000;
 
-/// How often an entry may come and go under our hands before we give up.
+/// How often to retry when the entry changes at the same time.
 const ENTER_TRIES_MAX: usize = 3;
 
-/// From here on a number with a fraction would not grow any more.
+/// Beyond this, incrementing a double has no effect.
 const BEAT_MAX: i64 = 1 << 53;
 
-/// Where a node runs, so that another start on the same host can tell whether it still does.
+/// Identifies the node's process, so that another start on the same host can tell whether it is
+/// alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
-    /// The boot of the kernel.
+    /// The boot id of the kernel.
     pub host: String,
     pub pid: u32,
-    /// The process that ends the node's tasks when the node is gone.
+    /// The process that kills the node's tasks if the node dies.
     pub fence: Option<u32>,
-    /// How long the node may be silent before it counts as dead.
+    /// After this much silence the node counts as dead.
     pub orphan_after: Duration,
     pub version: String,
 }
@@ -33,7 +34,7 @@ pub(crate) struct Process {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Entered {
     Mine,
-    /// Another start has the name; this is its entry.
+    /// Another start holds the name; this is its entry.
     Taken(Document),
 }
 
@@ -49,11 +50,11 @@ impl Database {
         self.one(self.nodes_collection().find_one(filter)).await
     }
 
-    /// Enters the node, unless another start of one of our nodes stands there. A foreign entry of
-    /// the same name is taken over with its `maxthreads`.
+    /// Creates or takes over the node's entry, unless another start of one of our nodes holds it. A
+    /// foreign entry of the same name is taken over with its `maxthreads`.
     pub(crate) async fn node_enter(
         &self,
-        me: &Me,
+        me: &NodeBoot,
         process: &Process,
         now: DateTime,
     ) -> Result<Entered, DbError> {
@@ -86,7 +87,7 @@ impl Database {
     async fn node_seize(
         &self,
         filter: Document,
-        me: &Me,
+        me: &NodeBoot,
         process: &Process,
         now: DateTime,
     ) -> Result<bool, DbError> {
@@ -96,11 +97,11 @@ impl Database {
         Ok(self.one(nodes.find_one_and_update(filter, update)).await?.is_some())
     }
 
-    /// The sign of life that every program understands, and the seed's report on its queues.
-    /// Answers with the entry as it stands now; with nothing when it is not ours any more.
+    /// Writes the life sign that every program understands, and the seed's queue statistics.
+    /// Returns the current entry, or `None` if it is no longer ours.
     pub(crate) async fn node_update(
         &self,
-        me: &Me,
+        me: &NodeBoot,
         now: DateTime,
         report: Option<Vec<Document>>,
     ) -> Result<Option<Document>, DbError> {
@@ -110,31 +111,31 @@ impl Database {
         }
         let nodes = self.nodes_collection();
         let update = nodes
-            .find_one_and_update(mine(me), doc! { "$set": set })
+            .find_one_and_update(own_entry(me), doc! { "$set": set })
             .return_document(ReturnDocument::After);
         self.one(update).await
     }
 
-    /// Our own sign of life. False: the name is not ours any more.
-    pub(crate) async fn node_beat(&self, me: &Me) -> Result<bool, DbError> {
-        let mut grows = mine(me);
-        grows.insert("windlass.beat", a_beat());
+    /// Writes our own life sign. False: the name is no longer ours.
+    pub(crate) async fn node_beat(&self, me: &NodeBoot) -> Result<bool, DbError> {
+        let mut grows = own_entry(me);
+        grows.insert("windlass.beat", increment_beat());
         let beat = doc! { "$inc": { "windlass.beat": 1_i64 } };
         match self.ask(self.nodes_collection().update_one(grows, beat)).await {
             Ok(result) if result.matched_count == 1 => return Ok(true),
             Err(error @ DbError::Away(_)) => return Err(error),
-            // The name is not ours, or another program wrote something there that does not grow.
+            // Either the name is not ours, or another program wrote a value that cannot be
+            // incremented.
             Ok(_) | Err(_) => {}
         }
         let anew = doc! { "$set": { "windlass.beat": 1_i64 } };
-        let result = self.ask(self.nodes_collection().update_one(mine(me), anew)).await?;
+        let result = self.ask(self.nodes_collection().update_one(own_entry(me), anew)).await?;
         Ok(result.matched_count == 1)
     }
 
-    /// Takes the name from a start that is held dead, unless it has shown life since `beat` was
-    /// seen. True: that start can never renew its lease again, so its tasks may be orphaned at any
-    /// later time.
-    pub(crate) async fn node_bury(
+    /// Takes the name from a dead start, unless it has shown life since `beat` was observed. True:
+    /// that start can never renew its lease again, so its tasks may be orphaned at any later time.
+    pub(crate) async fn node_evict(
         &self,
         node: &str,
         boot: &str,
@@ -143,7 +144,7 @@ impl Database {
         let nodes = self.nodes_collection();
         if let Some(beat) = beat {
             let filter =
-                doc! { "node": node, "windlass.boot": boot, "windlass.beat": the_same(beat) };
+                doc! { "node": node, "windlass.boot": boot, "windlass.beat": unchanged_beat(beat) };
             let unset = doc! { "$unset": { "windlass.boot": "" } };
             if self.ask(nodes.update_one(filter, unset)).await?.matched_count == 1 {
                 return Ok(true);
@@ -153,20 +154,20 @@ impl Database {
         Ok(stands.is_none())
     }
 
-    /// Whether this start of a node of ours has its name still.
+    /// Whether this boot still holds its name.
     pub(super) async fn has_entry(&self, boot: &str) -> Result<bool, DbError> {
         let nodes = self.nodes_collection();
         Ok(self.one(nodes.find_one(doc! { "windlass.boot": boot })).await?.is_some())
     }
 
-    /// Gives the name free. The entry stays, as a stopped node's entry does.
-    pub(crate) async fn node_leave(&self, me: &Me) -> Result<(), DbError> {
+    /// Releases the name. The entry stays, as it does for any stopped node.
+    pub(crate) async fn node_leave(&self, me: &NodeBoot) -> Result<(), DbError> {
         let unset = doc! { "$unset": { "windlass.boot": "" } };
-        self.ask(self.nodes_collection().update_one(mine(me), unset)).await?;
+        self.ask(self.nodes_collection().update_one(own_entry(me), unset)).await?;
         Ok(())
     }
 
-    /// Limits how many tasks a node has at once; nothing means without a limit.
+    /// Sets the maximum number of tasks of a node; `None` removes the limit.
     pub(crate) async fn node_set_limit(
         &self,
         name_or_id: &str,
@@ -182,29 +183,29 @@ impl Database {
     }
 }
 
-/// What grows by one each time, and shows that it did.
-fn a_beat() -> Document {
+/// Increments the beat, so that it is seen to change.
+fn increment_beat() -> Document {
     doc! { "$gte": 0, "$lt": BEAT_MAX }
 }
 
-/// The beat that was seen, whatever it is. Two values are not compared by the server, or not with
-/// themselves; who lives replaces them.
-fn the_same(beat: &Bson) -> Document {
+/// Matches the observed beat of any type. The server does not compare two types with themselves; a
+/// living node replaces those.
+fn unchanged_beat(beat: &Bson) -> Document {
     match beat {
-        Bson::Undefined => doc! { "$not": a_beat() },
-        Bson::Double(number) if number.is_nan() => doc! { "$not": a_beat() },
+        Bson::Undefined => doc! { "$not": increment_beat() },
+        Bson::Double(number) if number.is_nan() => doc! { "$not": increment_beat() },
         other => doc! { "$eq": other },
     }
 }
 
-fn mine(me: &Me) -> Document {
+fn own_entry(me: &NodeBoot) -> Document {
     doc! { "node": &me.node, "windlass.boot": &me.boot }
 }
 
-fn process_fields(me: &Me, process: &Process, now: DateTime) -> Document {
+fn process_fields(me: &NodeBoot, process: &Process, now: DateTime) -> Document {
     doc! {
         "boot": &me.boot,
-        // Another one each time: to enter again is a sign of life, too.
+        // New each time: entering again is a life sign, too.
         "beat": now.timestamp_millis(),
         "version": &process.version,
         "host": &process.host,

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
 
-use super::{Database, DbError, Me, boot_of_ours, of_ours};
+use super::{Database, DbError, NodeBoot, owned_by_us, owning_boot};
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, CLAIMED, ORPHANED, RUNNING};
 
-/// The owners of claimed or running tasks.
+/// An owner of claimed or running tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub node: String,
-    /// Nothing for a foreign node.
+    /// `None` for a foreign node.
     pub boot: Option<String>,
     pub claimed: u64,
     pub running: u64,
@@ -33,8 +33,12 @@ impl Database {
         Ok(owners(&groups))
     }
 
-    /// By their queues, how many tasks others of our name have: foreign nodes, and other starts.
-    pub(crate) async fn left_under(&self, me: &Me) -> Result<HashMap<ObjectId, u64>, DbError> {
+    /// How many tasks, by queue, other owners of our node's name have: foreign nodes and earlier
+    /// starts.
+    pub(crate) async fn earlier_tasks(
+        &self,
+        me: &NodeBoot,
+    ) -> Result<HashMap<ObjectId, u64>, DbError> {
         let tasks = self.tasks_collection();
         let groups = tasks.aggregate([
             doc! { "$match": {
@@ -47,8 +51,8 @@ impl Database {
         Ok(self.aggregated(groups).await?.iter().filter_map(of_queue).collect())
     }
 
-    /// Orphans what a dead start of one of our nodes had, and drops what it held. It must have lost
-    /// its name before. Who finds a task or a hold of it still there does all of this again.
+    /// Orphans the tasks of a dead boot of one of our nodes and drops its holds. It must have lost
+    /// its name before. Any node that later finds a task or hold of it repeats this.
     pub(crate) async fn orphan_ours(
         &self,
         node: &str,
@@ -64,15 +68,15 @@ impl Database {
         };
         let tasks = self.tasks_collection();
         let result = self.ask(tasks.update_many(active, orphan)).await?;
-        // A program that ends its task itself may have done so behind the back of its dead node.
+        // A program that ends its own task may have done so after its node died.
         let forget = doc! { "$unset": { "windlass.boot": "", "windlass.cancel": "" } };
         self.ask(tasks.update_many(of_it, forget)).await?;
         self.holds_drop_all(boot).await?;
         Ok(result.modified_count)
     }
 
-    /// Orphans what a foreign node claimed before that time and never started. The time may be
-    /// stored as a date or as seconds since 1970.
+    /// Orphans tasks that a foreign node claimed before that time and never started. The time may
+    /// be stored as a date or as seconds since 1970.
     pub(crate) async fn orphan_foreign_claimed(
         &self,
         node: &str,
@@ -80,21 +84,21 @@ impl Database {
         now: DateTime,
     ) -> Result<u64, DbError> {
         let filter = doc! {
-            "node": node, "status": CLAIMED, "$nor": [of_ours(node)],
+            "node": node, "status": CLAIMED, "$nor": [owned_by_us(node)],
             "$or": [{ "mtime": { "$lt": before } }, { "mtime": { "$lt": seconds(before) } }],
         };
         self.orphan(filter, now).await
     }
 
-    /// Orphans what a foreign node has running: only when the user said when that is right. What
-    /// was claimed since then stays: a request that is delayed on its way must not take it.
+    /// Orphans the running tasks of a foreign node, only if the user has configured it. Tasks
+    /// claimed after that time stay: a delayed request must not take them.
     pub(crate) async fn orphan_foreign_running(
         &self,
         node: &str,
         now: DateTime,
     ) -> Result<u64, DbError> {
         let later = [doc! { "mtime": { "$gte": now } }, doc! { "mtime": { "$gte": seconds(now) } }];
-        let neither: Vec<Document> = [of_ours(node)].into_iter().chain(later).collect();
+        let neither: Vec<Document> = [owned_by_us(node)].into_iter().chain(later).collect();
         let filter = doc! { "node": node, "status": RUNNING, "$nor": neither };
         self.orphan(filter, now).await
     }
@@ -105,7 +109,7 @@ impl Database {
     }
 }
 
-/// Since 1970, as some programs write a time.
+/// Seconds since 1970, as some programs store times.
 fn seconds(time: DateTime) -> i64 {
     time.timestamp_millis().div_euclid(1000)
 }
@@ -118,10 +122,10 @@ pub(super) fn owner_groups(more: Document) -> Document {
     doc! { "$group": { "_id": by, "count": { "$sum": 1 } } }
 }
 
-/// The node of such a group, and the boot of ours that has its tasks.
+/// The node of such a group, and the boot of ours that owns its tasks.
 pub(super) fn owner(group: &Document) -> (Option<&str>, Option<&str>) {
     let by = group.get_document("_id").ok();
-    (by.and_then(|by| by.get_str("node").ok()), by.and_then(boot_of_ours))
+    (by.and_then(|by| by.get_str("node").ok()), by.and_then(owning_boot))
 }
 
 pub(super) fn count(group: &Document) -> u64 {

@@ -12,11 +12,11 @@ use crate::dialect::Dialect;
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, Class};
 
-/// The most queues that are looked at. No more are made here; those that other programs make are
-/// told in the log.
+/// Maximum number of queues that are read. We create no more; surplus queues of other programs are
+/// logged.
 const QUEUES_MAX: usize = 10_000;
 
-/// How often it is looked whether others of the same name are gone, and the time between two looks.
+/// How often to check whether others with the same name are gone, and the pause between two checks.
 const SETTLE_LOOKS_MAX: usize = 50;
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -27,18 +27,18 @@ pub(crate) struct Counts {
     pub running: u64,
     pub completed: u64,
     pub orphaned: u64,
-    /// Also those whose status is no number.
+    /// Including those whose status is not a number.
     pub total: u64,
 }
 
 impl Counts {
-    /// What the seed calls to do: everything that has not ended.
+    /// The seed's "to do": all tasks that have not ended.
     pub(crate) fn todo(&self) -> u64 {
         self.queued + self.running + self.orphaned
     }
 }
 
-/// A queue that is to be made.
+/// A queue to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewQueue {
     pub name: String,
@@ -47,7 +47,7 @@ pub(crate) struct NewQueue {
     pub sort: Option<String>,
 }
 
-/// What is to change in a queue. Where an option is doubled, the inner nothing means null.
+/// Changes to a queue. In a double option, the inner `None` means null.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct QueueChange {
     pub name: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct QueueChange {
 }
 
 impl Database {
-    /// All queues, in the order of their ids.
+    /// All queues, ordered by id.
     pub(crate) async fn queues(&self) -> Result<Vec<Document>, DbError> {
         let queues = self.queues_collection();
         let find = queues.find(doc! {}).sort(doc! { "_id": 1 });
@@ -71,7 +71,7 @@ impl Database {
         Ok(queues)
     }
 
-    /// One queue; the oldest where several share a name.
+    /// One queue; the oldest if several share a name.
     pub(crate) async fn queue(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
         let filter = by_name_or_id("name", name_or_id);
         self.one(self.queues_collection().find_one(filter).sort(doc! { "_id": 1 })).await
@@ -83,7 +83,7 @@ impl Database {
             let why = format!("it already has the maximum of {QUEUES_MAX} queues");
             return Err(DbError::Refused(why));
         }
-        // The seed has no index that holds the names apart.
+        // The seed's dialect has no unique index on names.
         self.queue_name_free(&queue.name, None).await?;
         let (id, dialect) = (ObjectId::new(), self.dialect());
         let mut document = doc! {
@@ -115,9 +115,9 @@ impl Database {
         Ok(id)
     }
 
-    /// Whether a queue that has just been made keeps its name: not when there is a settled one, and
-    /// of those that are being made only the one with the lowest id. That one waits for the others:
-    /// they may have looked before it was there. They do not wait for it, so that one stays.
+    /// Whether a newly created queue keeps its name: not if there is a settled one, and among
+    /// unsettled ones only the one with the lowest id. That one waits for the others, which may
+    /// have looked before it existed. They do not wait for it, so exactly one remains.
     async fn queue_settle(&self, name: &str, id: ObjectId) -> Result<bool, DbError> {
         let queues = self.queues_collection();
         let others = doc! { "name": name, "_id": { "$ne": id } };
@@ -129,7 +129,7 @@ impl Database {
             let others = self.all(queues.find(others.clone()), QUEUES_MAX).await?;
             if others.is_empty() {
                 let (all, own) = (doc! { "windlass": "" }, doc! { "windlass.making": "" });
-                // Tasks may have been made for it already, with something to remember.
+                // Tasks with priorities may already have been created for it.
                 let alone = doc! { "_id": id, "windlass": { "making": true } };
                 let unset = self.ask(queues.update_one(alone, doc! { "$unset": all })).await?;
                 if unset.matched_count == 0 {
@@ -146,7 +146,7 @@ impl Database {
         Ok(false)
     }
 
-    /// An error when a queue other than `own` has the name.
+    /// An error if a queue other than `own` has the name.
     async fn queue_name_free(&self, name: &str, own: Option<&Bson>) -> Result<(), DbError> {
         let mut filter = doc! { "name": name };
         if let Some(own) = own {
@@ -192,7 +192,7 @@ impl Database {
         Ok(result)
     }
 
-    /// Removes the queue, and answers with it as it then was; its tasks stay.
+    /// Deletes the queue and returns its last state; its tasks stay.
     pub(crate) async fn queue_delete(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
         let filter = by_name_or_id("name", name_or_id);
         let queues = self.queues_collection();
@@ -204,8 +204,8 @@ impl Database {
         Ok(gone)
     }
 
-    /// How many tasks of each of these queues are claimed or running on any node. A queue without
-    /// such tasks is not in the answer.
+    /// The number of claimed or running tasks of each of these queues, on any node. Queues without
+    /// any are omitted.
     pub(crate) async fn queue_active(
         &self,
         queues: &[ObjectId],
@@ -225,15 +225,15 @@ impl Database {
         Ok(groups.iter().filter_map(count).collect())
     }
 
-    /// Puts a queue back that has just been removed.
+    /// Restores a queue that was just deleted.
     pub(crate) async fn queue_restore(&self, queue: Document) -> Result<(), DbError> {
         self.insert("queues", &queue).await?;
         self.changelog("queues", queue, false).await;
         Ok(())
     }
 
-    /// How many tasks each of these queues has. A queue without tasks is not in the answer. The
-    /// index of `queue` and `status` has all that is asked for, and all of it is looked at.
+    /// The number of tasks in each of these queues. Queues without any are omitted. Covered by the
+    /// index on `queue` and `status`, which is read completely.
     pub(crate) async fn queue_counts(
         &self,
         queues: &[ObjectId],
@@ -241,7 +241,7 @@ impl Database {
         self.queue_counts_within(queues, OPERATION_TIME_MAX).await
     }
 
-    /// The same with a longer time limit, after which the server aborts, too.
+    /// The same with its own time limit, which the server enforces, too.
     pub(crate) async fn queue_counts_within(
         &self,
         queues: &[ObjectId],

@@ -4,15 +4,15 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::options::ReturnDocument;
 
-use super::{Database, DbError, Me};
+use super::{Database, DbError, NodeBoot};
 use crate::doc::{Queue, Sort, at, whole};
 use crate::status::{ACTIVE, CLAIMED, QUEUED, RUNNING};
 
-/// The most tasks of one node that are looked at, and so the most that it may have.
+/// Maximum number of a node's tasks that are read, and therefore the most it may have.
 const HELD_MAX: usize = 100_000;
 
-/// One claim of one task. The token is new for each claim, so that an answer that comes late can
-/// never be taken for one about a later claim of the same task by the same node.
+/// One claim of one task. Each claim has a new token, so that a late answer is never mistaken for
+/// one about a later claim of the same task by the same node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Run {
     pub id: ObjectId,
@@ -21,9 +21,9 @@ pub(crate) struct Run {
     pub attempt: i64,
 }
 
-/// A task that one of our nodes has, as the database knows it.
+/// A task of one of our nodes, as stored in the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct HeldTask {
     pub run: Run,
     pub status: i32,
     /// It was asked to end.
@@ -36,7 +36,7 @@ pub(crate) fn token() -> String {
 }
 
 impl Run {
-    /// What a claimed task's document says; nothing when it does not look like one.
+    /// Reads the claim from a task's document; `None` if it has none.
     pub(crate) fn of(task: &Document) -> Option<Self> {
         let id = task.get_object_id("_id").ok()?;
         let ours = task.get_document("windlass").ok()?;
@@ -45,7 +45,7 @@ impl Run {
         Some(Self { id, token, attempt })
     }
 
-    pub(super) fn filter(&self, me: &Me, status: impl Into<Bson>) -> Document {
+    pub(super) fn filter(&self, me: &NodeBoot, status: impl Into<Bson>) -> Document {
         doc! {
             "_id": self.id,
             "status": status,
@@ -57,19 +57,19 @@ impl Run {
 }
 
 impl Database {
-    /// Whether there is anything to claim, asked before a limit is touched.
+    /// Whether there is anything to claim; checked before a limit is touched.
     pub(crate) async fn claimable(&self, queue: &Queue) -> Result<bool, DbError> {
         let tasks = self.tasks_collection();
         let find = tasks.find_one(claimable(queue)).projection(doc! { "_id": 1 });
         Ok(self.one(find).await?.is_some())
     }
 
-    /// Takes the next task of a queue. When the answer is lost, the task stands under our boot with
-    /// the token, and [`Self::claimed_by`] shows it.
+    /// Claims the next task of a queue. After a lost answer, the task is stored under our boot with
+    /// the token, and [`Self::claimed_by`] finds it.
     pub(crate) async fn claim(
         &self,
         queue: &Queue,
-        me: &Me,
+        me: &NodeBoot,
         token: &str,
         now: DateTime,
     ) -> Result<Option<Document>, DbError> {
@@ -87,9 +87,14 @@ impl Database {
         self.one(claim).await
     }
 
-    /// Gives a task back of which no program was started: it may stand as claimed, or as running
-    /// when the answer to its start was lost. False: it is not ours any more.
-    pub(crate) async fn unclaim(&self, run: &Run, me: &Me, now: DateTime) -> Result<bool, DbError> {
+    /// Releases a task whose program was never started: it may be stored as claimed, or as running
+    /// if the answer to its start was lost. False: it is no longer ours.
+    pub(crate) async fn unclaim(
+        &self,
+        run: &Run,
+        me: &NodeBoot,
+        now: DateTime,
+    ) -> Result<bool, DbError> {
         let update = doc! {
             "$set": { "node": self.dialect().unclaimed(), "status": QUEUED, "mtime": now },
             "$unset": { "windlass.boot": "" },
@@ -99,9 +104,14 @@ impl Database {
         Ok(result.matched_count == 1)
     }
 
-    /// From claimed to running. False: the task is not ours any more, and must not be run. Asking
-    /// again after a lost answer is right.
-    pub(crate) async fn start(&self, run: &Run, me: &Me, now: DateTime) -> Result<bool, DbError> {
+    /// Marks it as running. False: it is no longer ours and must not run. May be repeated after a
+    /// lost answer.
+    pub(crate) async fn start(
+        &self,
+        run: &Run,
+        me: &NodeBoot,
+        now: DateTime,
+    ) -> Result<bool, DbError> {
         let set = doc! {
             "status": RUNNING, "mtime": now,
             "windlass.started": now, "windlass.attempt": run.attempt.saturating_add(1),
@@ -117,7 +127,7 @@ impl Database {
     }
 
     /// All tasks that are claimed or running under our boot.
-    pub(crate) async fn claimed_by(&self, me: &Me) -> Result<Vec<Held>, DbError> {
+    pub(crate) async fn claimed_by(&self, me: &NodeBoot) -> Result<Vec<HeldTask>, DbError> {
         let filter = doc! {
             "node": &me.node, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": &me.boot,
         };
@@ -132,17 +142,17 @@ impl Database {
     }
 }
 
-/// Only what is needed to give it back or to end it: the rest of it may be odd.
-fn held(document: &Document) -> Option<Held> {
+/// Reads only what is needed to release or end the task: its other fields may have any type.
+fn held(document: &Document) -> Option<HeldTask> {
     let run = Run::of(document)?;
     let status = i32::try_from(whole(document.get("status")?)?).ok()?;
     let cancel = at(document, "windlass.cancel") == Some(&Bson::Boolean(true));
-    Some(Held { run, status, cancel })
+    Some(HeldTask { run, status, cancel })
 }
 
-/// What every node may take, but for tasks into which our own fields cannot be written.
+/// Tasks that every node may claim, except those into which our own fields cannot be written.
 fn claimable(queue: &Queue) -> Document {
-    // An array with a document in it is a document to `$type`, too.
+    // To `$type`, an array that contains a document is an object, too.
     let document = doc! { "$type": "object", "$not": { "$type": "array" } };
     doc! {
         "queue": queue.id,
@@ -155,7 +165,7 @@ fn claimable(queue: &Queue) -> Document {
     }
 }
 
-/// A task without a priority comes after those that have one.
+/// Tasks without a priority come last.
 fn order(queue: &Queue) -> Option<Document> {
     let mut order = Document::new();
     if queue.priorities {

@@ -23,66 +23,66 @@ use super::error::Failure;
 use crate::config::Access;
 use crate::config::access::{argon2_hash, is_hashed};
 
-/// Credentials that are checked at once, and wrong ones that are paid for. Hashes are made to be
-/// slow and large, so that these are few.
-const PLACES: usize = 4;
-/// How long a wrong one keeps its place.
+/// Maximum number of concurrent checks, including the penalty delay of wrong credentials. Few,
+/// because hashes are slow and large by design.
+const CHECKS_MAX: usize = 4;
+/// How long a wrong check occupies its slot.
 const WRONG_DELAY: Duration = Duration::from_millis(500);
-/// How long a request waits for a place.
-const PLACE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a request waits for a slot.
+const CHECK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of cached credentials; a full cache is cleared.
-const PROVEN_MAX: usize = 1024;
+const ACCEPTED_MAX: usize = 1024;
 
-type Print = [u8; 32];
+type SaltedDigest = [u8; 32];
 
-/// Guards everything but the page's own files.
+/// Guards everything except the page's own files.
 #[derive(Clone)]
 pub(crate) struct Guard(Option<Arc<Inner>>);
 
 struct Inner {
-    known: Known,
-    /// Prints of credentials that were right.
-    proven: Mutex<HashSet<Print>>,
-    places: Arc<Semaphore>,
+    known: KnownLogins,
+    /// Digests of accepted credentials.
+    accepted: Mutex<HashSet<SaltedDigest>>,
+    checks: Arc<Semaphore>,
 }
 
-struct Known {
-    salt: Print,
-    users: Vec<(Print, Password)>,
-    tokens: Vec<Print>,
+struct KnownLogins {
+    salt: SaltedDigest,
+    users: Vec<(SaltedDigest, Password)>,
+    tokens: Vec<SaltedDigest>,
 }
 
 enum Password {
-    Plain(Print),
+    Plain(SaltedDigest),
     Hash(Box<PasswordHash>),
 }
 
 impl Guard {
-    /// A hash that cannot be read is a mistake in the configuration.
+    /// Fails if the configuration contains an invalid hash.
     pub(crate) fn new(access: &Access) -> Result<Guard, String> {
         if access.is_open() {
             return Ok(Guard(None));
         }
-        let mut salt = Print::default();
+        let mut salt = SaltedDigest::default();
         let random = rustls::crypto::ring::default_provider().secure_random;
         random.fill(&mut salt).map_err(|_| "the machine gives no random numbers".to_owned())?;
-        let mut known = Known { salt, users: Vec::new(), tokens: Vec::new() };
+        let mut known = KnownLogins { salt, users: Vec::new(), tokens: Vec::new() };
         for (name, secret) in &access.users {
             let password = if is_hashed(secret.reveal()) {
                 let half = || format!("users: the argon2 hash of '{name}' is not whole");
                 Password::Hash(Box::new(argon2_hash(secret.reveal()).ok_or_else(half)?))
             } else {
-                Password::Plain(known.print(secret.reveal().as_bytes()))
+                Password::Plain(known.digest_of(secret.reveal().as_bytes()))
             };
-            known.users.push((known.print(name.as_bytes()), password));
+            known.users.push((known.digest_of(name.as_bytes()), password));
         }
         known.tokens =
-            access.tokens.iter().map(|token| known.print(token.reveal().as_bytes())).collect();
-        let (proven, places) = (Mutex::default(), Arc::new(Semaphore::new(PLACES)));
-        Ok(Guard(Some(Arc::new(Inner { known, proven, places }))))
+            access.tokens.iter().map(|token| known.digest_of(token.reveal().as_bytes())).collect();
+        let (accepted, checks) = (Mutex::default(), Arc::new(Semaphore::new(CHECKS_MAX)));
+        Ok(Guard(Some(Arc::new(Inner { known, accepted, checks }))))
     }
 
-    /// Whether access is open to everyone.
+    /// Whether everyone has access.
     pub(crate) fn is_open(&self) -> bool {
         self.0.is_none()
     }
@@ -92,21 +92,21 @@ impl Guard {
         let Some(given) = headers.get(header::AUTHORIZATION) else {
             return Err(refused("log in, as a user or with a token"));
         };
-        let print = inner.known.print(given.as_bytes());
-        if inner.proven().contains(&print) {
+        let digest = inner.known.digest_of(given.as_bytes());
+        if inner.accepted().contains(&digest) {
             return Ok(());
         }
-        let place = inner.places.clone().acquire_owned();
-        let Ok(Ok(place)) = tokio::time::timeout(PLACE_WAIT_MAX, place).await else {
+        let check_permit = inner.checks.clone().acquire_owned();
+        let Ok(Ok(check_permit)) = tokio::time::timeout(CHECK_WAIT_MAX, check_permit).await else {
             let message = "too many wrong logins; try again in a moment";
             return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, message));
         };
         let Some(credentials) = Credentials::read(given.as_bytes()) else {
             return Err(refused("the header Authorization is neither Basic nor Bearer"));
         };
-        // Who goes away before the answer has its place occupied all the same: otherwise a guess
-        // would cost nothing but a connection.
-        let checking = Arc::clone(inner).check(credentials, print, place);
+        // A client that disconnects still occupies its slot: otherwise a guess would cost only a
+        // connection.
+        let checking = Arc::clone(inner).check(credentials, digest, check_permit);
         if !tokio::spawn(checking).await.unwrap_or(false) {
             return Err(refused("unknown user, wrong password or wrong token"));
         }
@@ -115,51 +115,51 @@ impl Guard {
 }
 
 impl Inner {
-    /// Whether the credentials are right. Keeps the place until a wrong guess is paid for.
+    /// Whether the credentials are right. Holds the slot until a wrong guess is paid for.
     async fn check(
         self: Arc<Self>,
         credentials: Credentials,
-        print: Print,
-        place: OwnedSemaphorePermit,
+        digest: SaltedDigest,
+        check_permit: OwnedSemaphorePermit,
     ) -> bool {
         let inner = Arc::clone(&self);
         let right = tokio::task::spawn_blocking(move || inner.known.check(&credentials)).await;
         let right = right.unwrap_or(false);
         if right {
-            self.remember(print);
+            self.remember(digest);
         } else {
-            // Without the name: it may be a password that was typed into the wrong field.
+            // Without the name: users type passwords into the wrong field.
             tracing::warn!("a login with a wrong name, password or token was refused");
             tokio::time::sleep(WRONG_DELAY).await;
         }
-        drop(place);
+        drop(check_permit);
         right
     }
 
-    fn remember(&self, print: Print) {
-        let mut proven = self.proven();
-        if proven.len() >= PROVEN_MAX {
-            proven.clear();
+    fn remember(&self, digest: SaltedDigest) {
+        let mut accepted = self.accepted();
+        if accepted.len() >= ACCEPTED_MAX {
+            accepted.clear();
         }
-        proven.insert(print);
+        accepted.insert(digest);
     }
 
-    fn proven(&self) -> std::sync::MutexGuard<'_, HashSet<Print>> {
-        lock(&self.proven)
+    fn accepted(&self) -> std::sync::MutexGuard<'_, HashSet<SaltedDigest>> {
+        lock(&self.accepted)
     }
 }
 
-impl Known {
-    /// Prints have one length and say nothing to who does not know the salt, so that neither
-    /// length nor content of a secret shows in the time of a comparison.
-    fn print(&self, text: &[u8]) -> Print {
+impl KnownLogins {
+    /// Digests have a fixed length and reveal nothing without the salt, so the time of a comparison
+    /// shows neither length nor content of a secret.
+    fn digest_of(&self, text: &[u8]) -> SaltedDigest {
         Sha256::new().chain_update(self.salt).chain_update(text).finalize().into()
     }
 
     fn check(&self, credentials: &Credentials) -> bool {
         match credentials {
             Credentials::Token(token) => {
-                let given = self.print(token);
+                let given = self.digest_of(token);
                 let any = self
                     .tokens
                     .iter()
@@ -167,21 +167,21 @@ impl Known {
                 any.into()
             }
             Credentials::User { name, password } => {
-                let name = self.print(name);
+                let name = self.digest_of(name);
                 let user = self.users.iter().find(|(known, _)| known.ct_eq(&name).into());
                 let plain = match user {
                     Some((_, Password::Hash(hash))) => return is_hash_of(hash, password),
                     Some((_, Password::Plain(known))) => Some(known),
                     None => None,
                 };
-                // Where others have a hash, every name takes about as long as theirs: the time of
-                // an answer does not say which names there are.
+                // If any user has a hash, unknown names take as long to check, so that the time of
+                // an answer does not reveal which names exist.
                 let hash = self.users.iter().find_map(|(_, known)| match known {
                     Password::Hash(hash) => Some(hash),
                     Password::Plain(_) => None,
                 });
                 hash.map(|hash| is_hash_of(hash, password));
-                plain.is_some_and(|known| known.ct_eq(&self.print(password)).into())
+                plain.is_some_and(|known| known.ct_eq(&self.digest_of(password)).into())
             }
         }
     }
@@ -289,7 +289,7 @@ mod tests {
         let guard = guard();
         let right = basic("anna", "pa:ss");
         assert_eq!(status(&guard, Some(&right)).await, 200);
-        let guesses = PLACES * 1000;
+        let guesses = CHECKS_MAX * 1000;
         let begun = tokio::time::Instant::now();
         let guessing = futures_util::future::join_all((0..guesses).map(|guess| {
             let guard = guard.clone();
@@ -301,16 +301,16 @@ mod tests {
         let answers = guessing.await;
         let looked_at = answers.iter().filter(|status| **status == 401).count();
         let turns = begun.elapsed().as_millis() / WRONG_DELAY.as_millis();
-        assert!(looked_at <= PLACES * (turns as usize + 1), "{looked_at} in {turns} turns");
+        assert!(looked_at <= CHECKS_MAX * (turns as usize + 1), "{looked_at} in {turns} turns");
         assert!(answers.iter().all(|status| matches!(status, 401 | 429)));
         assert!(answers.contains(&429));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_goes_away_keeps_his_place_until_the_guess_is_paid_for() {
+    async fn a_client_that_disconnects_still_pays_for_a_wrong_guess() {
         let guard = guard();
-        let free = |guard: &Guard| guard.0.as_ref().unwrap().places.available_permits();
-        for guess in 0..PLACES {
+        let free = |guard: &Guard| guard.0.as_ref().unwrap().checks.available_permits();
+        for guess in 0..CHECKS_MAX {
             let wrong = format!("Bearer {guess}");
             let mut asking = Box::pin(status(&guard, Some(&wrong)));
             assert!(futures_util::poll!(asking.as_mut()).is_pending());

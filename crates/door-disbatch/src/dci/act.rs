@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Dci;
-use super::answer::Answer;
+use super::answer::JsonAnswer;
 use super::error::Failure;
 use super::param::Params;
 use super::path::Name;
@@ -20,12 +20,12 @@ use crate::doc::whole;
 use crate::gridfs;
 use crate::status::{CANCELLED, ORPHANED, QUEUED, RUNNING};
 
-/// How long is waited for a node to end a task.
+/// How long to wait for a node to end a task.
 const END_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether it has.
+/// Pause between two checks.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
-/// What cannot be done with a task, in the words of the refusal.
+/// Verbs for refusals.
 const RUN_AGAIN: &str = "run again";
 
 pub(super) fn add(routes: Routes) -> Routes {
@@ -36,7 +36,7 @@ async fn cancel(
     State(dci): State<Dci>,
     Name(name): Name,
     params: Params,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let id = id(&name)?;
     let started = Instant::now();
     let mut asked = false;
@@ -71,7 +71,7 @@ async fn retry(
     State(dci): State<Dci>,
     Name(name): Name,
     params: Params,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let id = id(&name)?;
     let (database, now) = (dci.writable().await?, dci.now().await?);
     let task = database.task(id).await?.ok_or_else(|| missing(&name))?;
@@ -85,7 +85,7 @@ async fn retry(
             let old = ["stdout", "stderr"].into_iter();
             let old: Vec<ObjectId> =
                 old.filter_map(|name| before.get_object_id(name).ok()).collect();
-            // The task does not name them any more, so that nodes remove them too, later.
+            // The task no longer refers to them, so nodes will remove them later anyway.
             if let Err(error) = gridfs::remove_old(database, id, &old).await {
                 tracing::warn!("the output of task {id} stays for now: {error}");
             }

@@ -1,5 +1,5 @@
-//! Answers: JSON, and what MongoDB answered under the names that its Perl driver has for it,
-//! because that is what clients of the original look for.
+//! JSON answers, and MongoDB results under the names of its Perl driver, which clients of the
+//! original expect.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,28 +11,28 @@ use crate::doc::shown_id;
 const INTERNAL: &str = r#"{"error":"the answer cannot be written as JSON"}"#;
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct JsonAnswer {
     status: StatusCode,
     value: Value,
     pretty: bool,
 }
 
-impl Answer {
-    pub(crate) fn new(value: Value) -> Answer {
-        Answer { status: StatusCode::OK, value, pretty: false }
+impl JsonAnswer {
+    pub(crate) fn new(value: Value) -> JsonAnswer {
+        JsonAnswer { status: StatusCode::OK, value, pretty: false }
     }
 
-    pub(crate) fn status(self, status: StatusCode) -> Answer {
-        Answer { status, ..self }
+    pub(crate) fn status(self, status: StatusCode) -> JsonAnswer {
+        JsonAnswer { status, ..self }
     }
 
-    /// For people: one field a line.
-    pub(crate) fn pretty(self, pretty: bool) -> Answer {
-        Answer { pretty, ..self }
+    /// For people: one field per line.
+    pub(crate) fn pretty(self, pretty: bool) -> JsonAnswer {
+        JsonAnswer { pretty, ..self }
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for JsonAnswer {
     fn into_response(self) -> Response {
         let text = if self.pretty {
             serde_json::to_string_pretty(&self.value)

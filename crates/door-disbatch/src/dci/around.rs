@@ -27,7 +27,7 @@ pub(crate) fn wrap(router: Router<Dci>, dci: &Dci) -> Router<Dci> {
         .layer(from_fn_with_state(dci.clone(), around))
 }
 
-/// A path that is no route may be a file.
+/// A path without a route may be a file.
 async fn unmatched(State(dci): State<Dci>, method: Method, uri: Uri) -> Response {
     let reading = matches!(method, Method::GET | Method::HEAD);
     if let (true, Some(root)) = (reading, &dci.config().web_root)
@@ -52,7 +52,7 @@ async fn around(State(dci): State<Dci>, request: Request, next: Next) -> Respons
     // Answers are private and change quickly, so they must not be cached.
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().entry(CACHE_CONTROL).or_insert(no_store);
-    // The query stays out of it: parameters of tasks may stand there.
+    // Without the query, which may contain parameters of tasks.
     tracing::debug!(%method, path, status = response.status().as_u16(), "request");
     response
 }

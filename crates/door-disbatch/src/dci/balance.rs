@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Dci;
-use super::answer::Answer;
+use super::answer::JsonAnswer;
 use super::error::Failure;
 use super::param::{Params, count_of};
 use super::route::Routes;
@@ -22,7 +22,7 @@ pub(super) fn add(routes: Routes) -> Routes {
     routes.get("/balance", get).post("/balance", post)
 }
 
-/// Balances queues until `stop` is cancelled, when the configuration asks for it.
+/// Runs the balancer until `stop` is cancelled, if it is configured.
 pub(super) async fn balance(dci: &Dci, stop: CancellationToken) {
     let config = dci.config();
     if !config.balance.enabled {
@@ -41,30 +41,30 @@ pub(super) async fn balance(dci: &Dci, stop: CancellationToken) {
     }
 }
 
-async fn get(State(dci): State<Dci>) -> Result<Answer, Failure> {
+async fn get(State(dci): State<Dci>) -> Result<JsonAnswer, Failure> {
     let told = |error| Failure::database("Could not get balance", &error);
     let found = dci.database().balance().await.map_err(told)?.into_iter().next();
     let mut shown = shown(found);
     shown["known_queues"] = json!(known_queues(&dci).await.map_err(told)?);
     shown["settings"] = dci.config().balance_as_written();
-    Ok(Answer::new(shown).pretty(true))
+    Ok(JsonAnswer::new(shown).pretty(true))
 }
 
-/// The document as clients see it.
+/// The document for clients.
 fn shown(document: Option<Document>) -> Value {
     match document.filter(|document| !is_only_begun(document)) {
         Some(mut document) => {
             document.remove("_id");
-            // Which interface carries it out is internal.
+            // The lease is internal.
             document.remove("windlass");
-            doc::json(&Bson::Document(document), doc::Times::Iso)
+            doc::json(&Bson::Document(document), doc::DateFormat::Iso)
         }
         None => json!({ "notice": "balance document not found" }),
     }
 }
 
-/// Whether there is nothing but what the balancer needs for itself. The mark alone does not say
-/// so: a foreign interface sets the balance and leaves the mark.
+/// Whether the document holds only the balancer's own fields. The mark alone does not say so: a
+/// foreign interface sets the balance and keeps the mark.
 fn is_only_begun(document: &Document) -> bool {
     let is_marked = doc::at(document, "windlass.begun") == Some(&Bson::Boolean(true));
     let has_times = document.get_document("max_tasks").is_ok_and(|times| !times.is_empty());
@@ -72,18 +72,18 @@ fn is_only_begun(document: &Document) -> bool {
     is_marked && !has_times && !has_queues
 }
 
-async fn post(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+async fn post(State(dci): State<Dci>, params: Params) -> Result<JsonAnswer, Failure> {
     let known = known_queues(&dci).await?;
     let now = dci.now().await?.timestamp_millis() / 1000;
     let checked = params.sent.as_object().ok_or_else(|| "it is not an object".to_owned());
     match checked.and_then(|sent| check(sent, &params.options, &known, now)) {
         Ok(set) => {
             dci.database().balance_set(set).await?;
-            Ok(Answer::new(json!({ "status": "success: queuebalance modified" })))
+            Ok(JsonAnswer::new(json!({ "status": "success: queuebalance modified" })))
         }
         Err(why) => {
             let status = format!("failed: invalid json passed: {why}");
-            Ok(Answer::new(json!({ "status": status })).status(StatusCode::BAD_REQUEST))
+            Ok(JsonAnswer::new(json!({ "status": status })).status(StatusCode::BAD_REQUEST))
         }
     }
 }
@@ -94,7 +94,7 @@ async fn known_queues(dci: &Dci) -> Result<BTreeSet<String>, DbError> {
     Ok(names.collect())
 }
 
-/// What is to be stored. The error says what is wrong.
+/// The fields to store, or an error.
 fn check(
     sent: &Map<String, Value>,
     options: &Map<String, Value>,
@@ -114,7 +114,7 @@ fn check(
         Some(Value::Null) => drop(set.insert("disabled", Bson::Null)),
         Some(value) => {
             let until = count_of(value).ok_or("disabled is not a time in seconds")?;
-            // Zero is the word for never.
+            // Zero means never.
             if until != 0 && until < now {
                 return Err("disabled is not in the future".to_owned());
             }

@@ -1,4 +1,4 @@
-//! Reading request bodies, within the bounds of `windlass_net`; what is made of them counts too.
+//! Reads request bodies within the bounds of `windlass_net`; the data parsed from them counts, too.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use windlass_net::{BodyError, BodyReader, Memory, SMALL_BYTES_MAX, Share};
 
 use super::error::Failure;
 
-/// A body; the largest are lists of new tasks.
+/// Maximum size of a body; the largest are lists of new tasks.
 pub(crate) const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// Larger bodies of all requests together, and what is made of them.
+/// Memory for the larger bodies of all requests and for what is parsed from them.
 pub(crate) const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
-/// What is made of one body.
+/// Memory for what is parsed from one body.
 const READ_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// The longest time between two pieces of a body.
+/// Longest pause between two pieces of a body.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The memory that one request has for what it sends, and for what is made of that.
-pub(crate) struct Room {
+/// The memory of one request: its body and what is parsed from it.
+pub(crate) struct RequestMemory {
     memory: Share,
-    /// Bytes of what was made until now.
+    /// Bytes reserved so far for parsed data.
     made: u64,
 }
 
-impl Room {
+impl RequestMemory {
     /// For a request without a body.
-    pub(crate) fn new(memory: &Memory) -> Room {
-        Room { memory: memory.share(), made: 0 }
+    pub(crate) fn new(memory: &Memory) -> RequestMemory {
+        RequestMemory { memory: memory.share(), made: 0 }
     }
 
-    /// Leave to make something of so many bytes, and to keep it as long as this.
+    /// Reserves memory for parsed data as long as this lives.
     pub(crate) fn permit(&mut self, bytes: u64) -> Result<(), Failure> {
         if self.made + bytes > READ_BYTES_MAX {
             let message = "the request has too many values; split it";
@@ -46,10 +46,10 @@ impl Room {
     }
 }
 
-pub(crate) async fn read(body: Body, memory: &Memory) -> Result<(Bytes, Room), Failure> {
+pub(crate) async fn read(body: Body, memory: &Memory) -> Result<(Bytes, RequestMemory), Failure> {
     let reader = BodyReader::new(body, BODY_BYTES_MAX, PATIENCE).map_err(refusal)?;
     let (bytes, memory) = reader.whole(memory).await.map_err(refusal)?;
-    Ok((bytes, Room { memory, made: 0 }))
+    Ok((bytes, RequestMemory { memory, made: 0 }))
 }
 
 fn refusal(error: BodyError) -> Failure {
@@ -102,8 +102,9 @@ mod tests {
     async fn what_is_made_of_a_body_counts_too() {
         let memory = Memory::new(MEMORY_BYTES_MAX);
         let room = async || read(Body::from("x"), &memory).await.unwrap().1;
-        let refused = |room: &mut Room, bytes| room.permit(bytes).unwrap_err().status.as_u16();
-        let (mut first, mut second) = (room().await, Room::new(&memory));
+        let refused =
+            |room: &mut RequestMemory, bytes| room.permit(bytes).unwrap_err().status.as_u16();
+        let (mut first, mut second) = (room().await, RequestMemory::new(&memory));
         assert_eq!(refused(&mut first, READ_BYTES_MAX + 1), 413);
         first.permit(READ_BYTES_MAX / 2).unwrap();
         assert_eq!(refused(&mut first, READ_BYTES_MAX), 413, "all of a request counts");

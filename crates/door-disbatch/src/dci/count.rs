@@ -15,57 +15,58 @@ use crate::database::{Counts, Database, DbError};
 /// How long a count may take. A request that waits for a previous count waits twice as long.
 const COUNT_TIME_MAX: Duration = Duration::from_secs(25);
 
-/// What was found.
+/// Queues with their counts.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CountedQueues {
     pub(crate) queues: Vec<Document>,
     counts: HashMap<ObjectId, Counts>,
 }
 
-impl Counted {
-    /// The numbers of one of the queues.
+impl CountedQueues {
+    /// The counts of one queue.
     pub(crate) fn of(&self, queue: &Document) -> Counts {
         let id = queue.get_object_id("_id").ok();
         id.and_then(|id| self.counts.get(&id).copied()).unwrap_or_default()
     }
 
-    /// Looks at these queues.
-    pub(crate) async fn look(
+    /// Counts the tasks of these queues.
+    pub(crate) async fn load(
         database: &Database,
         queues: Vec<Document>,
-    ) -> Result<Counted, DbError> {
+    ) -> Result<CountedQueues, DbError> {
         let ids: Vec<ObjectId> =
             queues.iter().filter_map(|queue| queue.get_object_id("_id").ok()).collect();
         let counts = database.queue_counts_within(&ids, COUNT_TIME_MAX).await?;
-        Ok(Counted { queues, counts })
+        Ok(CountedQueues { queues, counts })
     }
 }
 
 #[derive(Default)]
-pub(crate) struct Queues(Shared<Result<Arc<Counted>, DbError>>);
+pub(crate) struct Queues(Coalesced<Result<Arc<CountedQueues>, DbError>>);
 
 impl Queues {
-    pub(crate) async fn counted(&self, database: &Database) -> Result<Arc<Counted>, DbError> {
-        let look = async || Counted::look(database, database.queues().await?).await.map(Arc::new);
+    pub(crate) async fn counted(&self, database: &Database) -> Result<Arc<CountedQueues>, DbError> {
+        let look =
+            async || CountedQueues::load(database, database.queues().await?).await.map(Arc::new);
         self.0.get(look).await
     }
 }
 
 /// One answer for all concurrent requests.
-struct Shared<T> {
+struct Coalesced<T> {
     asked: AtomicU64,
-    /// The last answer, and how many had asked when the look for it began.
+    /// The last answer, and the number of requests when it was started.
     last: Mutex<Option<(u64, T)>>,
 }
 
-impl<T> Default for Shared<T> {
+impl<T> Default for Coalesced<T> {
     fn default() -> Self {
         Self { asked: AtomicU64::new(0), last: Mutex::default() }
     }
 }
 
-impl<T: Clone> Shared<T> {
-    /// An answer to a look that began after this was called.
+impl<T: Clone> Coalesced<T> {
+    /// An answer that was computed after this call began.
     async fn get(&self, look: impl AsyncFnOnce() -> T) -> T {
         let mine = self.asked.fetch_add(1, Ordering::SeqCst);
         let mut last = self.last.lock().await;
@@ -91,7 +92,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_meanwhile_shares_the_next_look() {
-        let (shared, looks, gate) = (Shared::default(), AtomicU64::new(0), Semaphore::new(0));
+        let (shared, looks, gate) = (Coalesced::default(), AtomicU64::new(0), Semaphore::new(0));
         let ask = || {
             shared.get(async || {
                 let look = looks.fetch_add(1, Ordering::SeqCst);
@@ -112,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_goes_away_keeps_nobody_waiting() {
-        let shared = Shared::default();
+        let shared = Coalesced::default();
         let mut gone = Box::pin(shared.get(async || std::future::pending::<u8>().await));
         assert!(poll!(gone.as_mut()).is_pending());
         let mut waiting = pin!(shared.get(async || 7));

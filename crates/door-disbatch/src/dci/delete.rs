@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Dci;
-use super::answer::{Answer, deleted};
+use super::answer::{JsonAnswer, deleted};
 use super::error::Failure;
 use super::param::Params;
 use super::path::Name;
@@ -21,40 +21,39 @@ use super::route::Routes;
 use crate::database::{Database, DbError};
 use crate::gridfs;
 
-/// How long is waited for running tasks to be ended.
+/// How long to wait for running tasks to end.
 const END_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether they are.
+/// Pause between two checks.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// How long tasks are deleted and waited for by one request; what is left is for the next one.
-/// Clients wait for longer than that.
+/// Time limit for one request; the next one continues. Clients wait longer than that.
 const WORK_TIME_MAX: Duration = Duration::from_secs(40);
-/// Tasks of a queue that is not deleted because of them are counted up to this number.
+/// When a queue is refused because of its tasks, they are counted up to this number.
 const COUNTED_MAX: usize = 1_000;
-/// Nodes that a refusal names.
+/// Nodes named in a refusal.
 const NODES_NAMED_MAX: u32 = 10;
 
-/// The name of what was deleted, in an answer.
+/// The result's name in an answer.
 const RESULT: &str = "MongoDB::DeleteResult";
 
 pub(super) fn add(routes: Routes) -> Routes {
     routes.delete("/queues/{*queue}", delete)
 }
 
-/// What becomes of the tasks.
+/// What to do with the tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// There must be none.
+enum TaskFate {
+    /// Refuse if there are any.
     None,
     Keep,
     Delete,
 }
 
-impl Fate {
-    fn read(value: Option<&Value>) -> Result<Fate, Failure> {
+impl TaskFate {
+    fn read(value: Option<&Value>) -> Result<TaskFate, Failure> {
         match value.map(Value::as_str) {
-            None => Ok(Fate::None),
-            Some(Some("keep")) => Ok(Fate::Keep),
-            Some(Some("delete")) => Ok(Fate::Delete),
+            None => Ok(TaskFate::None),
+            Some(Some("keep")) => Ok(TaskFate::Keep),
+            Some(Some("delete")) => Ok(TaskFate::Delete),
             Some(_) => Err(Failure::bad("tasks must be \"keep\" or \"delete\"")),
         }
     }
@@ -64,47 +63,47 @@ async fn delete(
     State(dci): State<Dci>,
     Name(name): Name,
     params: Params,
-) -> Result<Answer, Failure> {
-    match remove(&dci, &name, params.get("tasks")).await.map_err(told)? {
+) -> Result<JsonAnswer, Failure> {
+    match remove(&dci, &name, params.get("tasks")).await.map_err(with_deleted_count)? {
         true => Ok(params.answer(deleted(1))),
-        false => Err(told(Failure::bad(format!("there is no queue {name}")))),
+        false => Err(with_deleted_count(Failure::bad(format!("there is no queue {name}")))),
     }
 }
 
-/// A refusal with the number of what was deleted: nothing, unless it says so itself.
-pub(super) fn told(mut refused: Failure) -> Failure {
+/// Adds the number of deleted tasks, 0 unless it is already present.
+pub(super) fn with_deleted_count(mut refused: Failure) -> Failure {
     refused.body.entry(RESULT).or_insert_with(|| deleted(0)[RESULT].take());
     refused
 }
 
-/// Deletes a queue; `tasks` is the parameter. False: there is none.
+/// Deletes a queue; `tasks` is the parameter. False: it does not exist.
 pub(super) async fn remove(dci: &Dci, name: &str, tasks: Option<&Value>) -> Result<bool, Failure> {
-    let (database, fate) = (dci.database(), Fate::read(tasks)?);
+    let (database, fate) = (dci.database(), TaskFate::read(tasks)?);
     let until = Instant::now() + WORK_TIME_MAX;
     let told =
         |error: DbError| Failure::database(&format!("Could not delete queue '{name}'"), &error);
     let Some(queue) = database.queue(name).await.map_err(told)? else { return Ok(false) };
-    // A queue without a proper id has no tasks: they name it by that.
+    // Tasks refer to a queue by such an id, so without one it has none.
     let Ok(id) = queue.get_object_id("_id") else {
         return Ok(database.queue_delete(name).await.map_err(told)?.is_some());
     };
     match fate {
-        Fate::None => refuse_tasks(database, id, name).await?,
-        Fate::Keep => {}
-        Fate::Delete => empty(database, id, name, until).await?,
+        TaskFate::None => refuse_tasks(database, id, name).await?,
+        TaskFate::Keep => {}
+        TaskFate::Delete => empty(database, id, name, until).await?,
     }
     let Some(gone) = database.queue_delete(&id.to_hex()).await.map_err(told)? else {
         return Ok(false);
     };
-    // What was added or taken while the entry was still there.
+    // Tasks added or claimed before the entry was gone.
     let left = match fate {
-        Fate::None => refuse_tasks(database, id, name).await,
-        Fate::Keep => Ok(()),
-        Fate::Delete => empty(database, id, name, until).await,
+        TaskFate::None => refuse_tasks(database, id, name).await,
+        TaskFate::Keep => Ok(()),
+        TaskFate::Delete => empty(database, id, name, until).await,
     };
     match left {
         Ok(()) => Ok(true),
-        Err(refused) => Err(put_back(database, gone, name, refused).await),
+        Err(refused) => Err(restore(database, gone, name, refused).await),
     }
 }
 
@@ -120,25 +119,25 @@ async fn refuse_tasks(database: &Database, id: ObjectId, name: &str) -> Result<(
     Err(Failure::bad(message))
 }
 
-/// The queue comes back as it was removed, with whatever nodes and users had changed until then, so
-/// that it can be deleted another time. Answers with the refusal.
-async fn put_back(database: &Database, gone: Document, name: &str, refused: Failure) -> Failure {
+/// Restores the queue with its latest changes, so that it can be deleted again. Returns the
+/// refusal.
+async fn restore(database: &Database, gone: Document, name: &str, refused: Failure) -> Failure {
     let Err(error) = database.queue_restore(gone).await else { return refused };
     let why = refused.body.get("error").and_then(Value::as_str).unwrap_or_default();
     let message = format!("queue {name} is deleted, but some of its tasks may be left: {why}");
-    tracing::warn!("{message}; the queue could not be put back: {error}");
+    tracing::warn!("{message}; the queue could not be restored: {error}");
     Failure::new(refused.status, message).with(RESULT, deleted(1)[RESULT].take())
 }
 
-/// Deletes all tasks of a queue, with their files. Those that our nodes run are ended first; for
-/// those of foreign nodes nobody can do that.
+/// Deletes all tasks of a queue with their files. Running tasks of our nodes are cancelled first;
+/// those of foreign nodes cannot be.
 async fn empty(
     database: &Database,
     id: ObjectId,
     name: &str,
     until: Instant,
 ) -> Result<(), Failure> {
-    // Since when there was nothing left but what runs.
+    // When only running tasks were left.
     let mut waiting = None;
     while Instant::now() < until {
         let foreign = database.foreign_running(id).await?;
@@ -174,11 +173,11 @@ mod tests {
 
     #[test]
     fn the_fate_of_tasks_is_said_in_one_of_two_words() {
-        assert_eq!(Fate::read(None).unwrap(), Fate::None);
-        assert_eq!(Fate::read(Some(&json!("keep"))).unwrap(), Fate::Keep);
-        assert_eq!(Fate::read(Some(&json!("delete"))).unwrap(), Fate::Delete);
+        assert_eq!(TaskFate::read(None).unwrap(), TaskFate::None);
+        assert_eq!(TaskFate::read(Some(&json!("keep"))).unwrap(), TaskFate::Keep);
+        assert_eq!(TaskFate::read(Some(&json!("delete"))).unwrap(), TaskFate::Delete);
         for other in [json!(""), json!("Keep"), json!(null), json!(["keep", "delete"]), json!(1)] {
-            assert!(Fate::read(Some(&other)).is_err(), "{other}");
+            assert!(TaskFate::read(Some(&other)).is_err(), "{other}");
         }
     }
 }

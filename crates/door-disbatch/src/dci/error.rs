@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
-use super::answer::Answer;
+use super::answer::JsonAnswer;
 use crate::database::DbError;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Failure {
         Failure { status, body }
     }
 
-    /// The refusal of what was asked: 400.
+    /// A bad request: 400.
     pub(crate) fn bad(error: impl Into<Value>) -> Failure {
         Failure::new(StatusCode::BAD_REQUEST, error)
     }
@@ -33,13 +33,14 @@ impl Failure {
         Failure::new(StatusCode::CONFLICT, error)
     }
 
-    /// One more field beside `error`.
+    /// Adds a field beside `error`.
     pub(crate) fn with(mut self, field: &str, value: impl Into<Value>) -> Failure {
         self.body.insert(field.to_owned(), value.into());
         self
     }
 
-    /// What the database said, behind what could not be done: 503 when it cannot be reached.
+    /// A database error after a description of the operation; 503 if the database cannot be
+    /// reached.
     pub(crate) fn database(what: &str, error: &DbError) -> Failure {
         let said = if what.is_empty() { error.to_string() } else { format!("{what}: {error}") };
         tracing::warn!("{said}");
@@ -59,7 +60,7 @@ impl From<DbError> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = self.status;
-        let mut response = Answer::new(Value::Object(self.body)).status(status).into_response();
+        let mut response = JsonAnswer::new(Value::Object(self.body)).status(status).into_response();
         if status == StatusCode::UNAUTHORIZED {
             let basic = HeaderValue::from_static("Basic realm=\"disbatch\", charset=\"UTF-8\"");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);

@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde_json::json;
 
 use super::Dci;
-use super::answer::Answer;
+use super::answer::JsonAnswer;
 use super::error::Failure;
 use super::param::Params;
 use super::route::Routes;
@@ -13,7 +13,7 @@ pub(super) fn add(routes: Routes) -> Routes {
     routes.get("/info", info)
 }
 
-async fn info(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+async fn info(State(dci): State<Dci>, params: Params) -> Result<JsonAnswer, Failure> {
     let config = dci.config();
     let mut extensions = config.web_extensions.clone();
     extensions.sort();

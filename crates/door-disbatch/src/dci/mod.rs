@@ -48,19 +48,19 @@ use tokio_util::sync::CancellationToken;
 use windlass_net::Memory;
 
 use self::access::Guard;
-use self::count::{Counted, Queues};
+use self::count::{CountedQueues, Queues};
 use self::route::Routes;
-use self::task::place::Places;
 use windlass_core::sync::lock;
 
+use self::task::slot::AnswerSlots;
 use crate::config::Config;
 use crate::database::{Clock, Database, DbError, User};
 use crate::dialect::Dialect;
 
-/// How long the time and the dialect of the database are taken as known.
-const KNOWN_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the database's time and dialect count as known.
+const LEARNT_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// Serves the address of the configuration until `stop` is cancelled.
+/// Serves the configured address until `stop` is cancelled.
 pub async fn run(config: Config, stop: CancellationToken) -> Result<(), String> {
     let listen = config.listen;
     server::may_listen(listen, config.tls.is_some())?;
@@ -75,7 +75,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), String> 
     serve(listener, config, database, stop).await
 }
 
-/// Serves an address that is listened on already, until `stop` is cancelled.
+/// Serves on a listening socket until `stop` is cancelled.
 pub(crate) async fn serve(
     listener: TcpListener,
     config: Config,
@@ -103,7 +103,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Every route. A file of routes has a function that adds its own.
+/// All routes. Each file of routes has a function that adds its own.
 fn routes() -> Routes {
     let files = [
         info::add,
@@ -120,7 +120,7 @@ fn routes() -> Routes {
     files.into_iter().fold(Routes::default(), |routes, add| add(routes))
 }
 
-/// What every request may need; cheap to clone.
+/// State shared by all requests; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Dci(Arc<Inner>);
 
@@ -128,28 +128,28 @@ struct Inner {
     config: Config,
     database: Database,
     clock: Clock,
-    known: Mutex<Known>,
+    learnt: Mutex<LearntAt>,
     guard: Guard,
     memory: Memory,
-    places: Places,
+    slots: AnswerSlots,
     queues: Queues,
     routes: Value,
 }
 
-/// What was last seen in the database, and when.
+/// When facts about the database were last checked.
 #[derive(Default)]
-struct Known {
-    time_at: Option<Instant>,
-    dialect_at: Option<Instant>,
+struct LearntAt {
+    time: Option<Instant>,
+    dialect: Option<Instant>,
 }
 
 impl Dci {
     fn new(config: Config, database: Database, routes: Value) -> Result<Dci, String> {
         let guard = Guard::new(&config.access)?;
-        let (clock, known) = (Clock::system(), Mutex::default());
+        let (clock, learnt) = (Clock::system(), Mutex::default());
         let memory = Memory::new(body::MEMORY_BYTES_MAX);
-        let (places, queues) = (Places::default(), Queues::default());
-        let inner = Inner { config, database, clock, known, guard, memory, places, queues, routes };
+        let (slots, queues) = (AnswerSlots::default(), Queues::default());
+        let inner = Inner { config, database, clock, learnt, guard, memory, slots, queues, routes };
         Ok(Dci(Arc::new(inner)))
     }
 
@@ -161,28 +161,28 @@ impl Dci {
         &self.0.database
     }
 
-    /// What time it is for the database, whatever the clock of this host says.
+    /// The database's time, regardless of this host's clock.
     pub(crate) async fn now(&self) -> Result<DateTime, DbError> {
-        let asked_at = self.known().time_at;
-        if asked_at.is_none_or(|at| at.elapsed() > KNOWN_TIME_MAX) {
+        let asked_at = self.learnt().time;
+        if asked_at.is_none_or(|at| at.elapsed() > LEARNT_AGE_MAX) {
             self.0.clock.learn(self.database().server_time().await?);
-            self.known().time_at = Some(Instant::now());
+            self.learnt().time = Some(Instant::now());
         }
         Ok(self.0.clock.now())
     }
 
-    /// The dialect in force.
+    /// The current dialect.
     pub(crate) async fn dialect(&self) -> Result<Dialect, DbError> {
         Ok(self.writable().await?.dialect())
     }
 
-    /// The database, ready to write in the dialect in force. While the database is empty it is
-    /// looked at each time: the first program that writes decides.
+    /// The database with the current dialect. An empty database is checked each time, because the
+    /// first program that writes decides.
     pub(crate) async fn writable(&self) -> Result<&Database, DbError> {
-        let learnt_at = self.known().dialect_at;
-        if learnt_at.is_none_or(|at| at.elapsed() > KNOWN_TIME_MAX) {
+        let learnt_at = self.learnt().dialect;
+        if learnt_at.is_none_or(|at| at.elapsed() > LEARNT_AGE_MAX) {
             let is_shown = self.database().learn_dialect().await?;
-            self.known().dialect_at = is_shown.then(Instant::now);
+            self.learnt().dialect = is_shown.then(Instant::now);
         }
         Ok(self.database())
     }
@@ -195,16 +195,16 @@ impl Dci {
         &self.0.memory
     }
 
-    fn places(&self) -> &Places {
-        &self.0.places
+    fn slots(&self) -> &AnswerSlots {
+        &self.0.slots
     }
 
-    /// All queues with their numbers.
-    async fn queues_counted(&self) -> Result<Arc<Counted>, DbError> {
+    /// All queues with their task counts.
+    async fn queues_counted(&self) -> Result<Arc<CountedQueues>, DbError> {
         self.0.queues.counted(self.database()).await
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        lock(&self.0.known)
+    fn learnt(&self) -> std::sync::MutexGuard<'_, LearntAt> {
+        lock(&self.0.learnt)
     }
 }

@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, Document};
 use serde_json::{Map, Value, json};
 
 use super::Dci;
-use super::answer::Answer;
+use super::answer::JsonAnswer;
 use super::node::millis;
 use super::param::Params;
 use super::route::Routes;
@@ -14,14 +14,14 @@ use crate::doc;
 
 /// After this many seconds of silence, a node counts as inactive.
 const SILENT_MAX: i64 = 60;
-/// The words that a balancer may say of itself.
+/// The statuses that a balancer reports.
 const WORDS: [&str; 3] = ["OK", "WARNING", "CRITICAL"];
 
 pub(super) fn add(routes: Routes) -> Routes {
     routes.get("/monitoring", get)
 }
 
-async fn get(State(dci): State<Dci>, params: Params) -> Answer {
+async fn get(State(dci): State<Dci>, params: Params) -> JsonAnswer {
     if !dci.config().monitoring {
         let off = json!({ "status": "OK", "message": "monitoring disabled" });
         return params.answer(json!({ "disbatch": off, "queuebalance": off }));
@@ -61,7 +61,8 @@ fn check_nodes(nodes: &[Document], now: i64) -> Value {
     }
     let (mut fresh, mut stale) = (Map::new(), Map::new());
     for node in nodes {
-        let name = node.get("node").map_or(Value::Null, |name| doc::json(name, doc::Times::Iso));
+        let name =
+            node.get("node").map_or(Value::Null, |name| doc::json(name, doc::DateFormat::Iso));
         let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
         let seen = node.get("timestamp").and_then(millis).unwrap_or(0) / 1000;
         let age = now.saturating_sub(seen);
@@ -88,7 +89,8 @@ fn check_balancer(document: Option<&Document>, now: i64) -> Value {
     if age > SILENT_MAX {
         return critical(&format!("queuebalanced not running for {age}s"));
     }
-    let shown = |name| field(name).map_or(Value::Null, |value| doc::json(value, doc::Times::Iso));
+    let shown =
+        |name| field(name).map_or(Value::Null, |value| doc::json(value, doc::DateFormat::Iso));
     let result = json!({ "status": shown("status"), "message": shown("message") });
     if result["status"].as_str().is_some_and(|status| WORDS.contains(&status)) {
         return result;

@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, DateTime, Document};
 use serde_json::{Value, json};
 
 use super::Dci;
-use super::answer::{Answer, updated};
+use super::answer::{JsonAnswer, updated};
 use super::error::Failure;
 use super::param::{Params, limit_of};
 use super::path::Name;
@@ -16,7 +16,7 @@ pub(super) fn add(routes: Routes) -> Routes {
     routes.get("/nodes", list).get("/nodes/{*node}", one).post("/nodes/{*node}", limit)
 }
 
-async fn list(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+async fn list(State(dci): State<Dci>, params: Params) -> Result<JsonAnswer, Failure> {
     let nodes = async { Ok((dci.database().nodes().await?, dci.now().await?)) }.await;
     let (nodes, now) =
         nodes.map_err(|error| Failure::database("Could not get current nodes", &error))?;
@@ -24,7 +24,11 @@ async fn list(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure>
     Ok(params.answer(shown.collect()))
 }
 
-async fn one(State(dci): State<Dci>, Name(name): Name, params: Params) -> Result<Answer, Failure> {
+async fn one(
+    State(dci): State<Dci>,
+    Name(name): Name,
+    params: Params,
+) -> Result<JsonAnswer, Failure> {
     let node = async { Ok((dci.database().node(&name).await?, dci.now().await?)) }.await;
     let (node, now) =
         node.map_err(|error| Failure::database(&format!("Could not get node {name}"), &error))?;
@@ -36,7 +40,7 @@ async fn limit(
     State(dci): State<Dci>,
     Name(name): Name,
     params: Params,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let fields = params.fields()?;
     if fields.is_empty() {
         return Err(Failure::bad("No params"));
@@ -56,10 +60,10 @@ async fn limit(
     Err(Failure::bad(counts.clone()).with(class, counts))
 }
 
-/// The entry with its id as text, its last sign of life in milliseconds, and whether that is
-/// fresh for the database's clock: those of browsers and of this host may be wrong.
+/// The entry with its id as text, its last life sign in milliseconds, and whether that is recent by
+/// the database's clock, because the clocks of browsers and of this host may be wrong.
 fn shown(node: &Document, now: DateTime, window_ms: u64) -> Value {
-    let mut shown = doc::json_shown(&Bson::Document(node.clone()), doc::Times::Iso);
+    let mut shown = doc::json_shown(&Bson::Document(node.clone()), doc::DateFormat::Iso);
     let timestamp_ms = node.get("timestamp").and_then(millis);
     let oldest = now.timestamp_millis().saturating_sub_unsigned(window_ms);
     if let Value::Object(fields) = &mut shown {
@@ -73,7 +77,7 @@ fn shown(node: &Document, now: DateTime, window_ms: u64) -> Value {
     shown
 }
 
-/// A date, or a number of seconds as the seed's own nodes wrote it.
+/// A date, or seconds as written by the seed's own nodes.
 pub(super) fn millis(timestamp: &Bson) -> Option<i64> {
     match timestamp {
         Bson::DateTime(date) => Some(date.timestamp_millis()),

@@ -1,8 +1,8 @@
-//! The page, which is part of the program, and files of the directory `web_root`. The page's own
-//! files need no login, because the login page is one of them. They hold no data.
+//! The built-in page, and files from the directory `web_root`. The page's own files need no login,
+//! because the login page is one of them. They hold no data.
 //!
-//! Nothing outside of the directory is ever sent: no `..`, no hidden file, no symbolic link that
-//! leads out of it, nothing but regular files.
+//! Nothing outside of the directory is ever sent: no `..`, no hidden files, no symbolic links that
+//! lead out of it, only regular files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use percent_encoding::percent_decode_str;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncReadExt;
 
-/// A file larger than this is not sent.
+/// Larger files are not sent.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Files are read in pieces of this size.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -41,7 +41,7 @@ pub(crate) fn own(path: &str) -> Option<Response> {
     let (_, kind, text) = OWN.into_iter().find(|(name, _, _)| *name == path)?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
-        // Another version of the program has other files.
+        // Another version of the program has different files.
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
         (HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer")),
@@ -49,7 +49,7 @@ pub(crate) fn own(path: &str) -> Option<Response> {
     Some((headers, text).into_response())
 }
 
-/// A file below `root`, if the path of a request names one.
+/// A file below `root`, if the path names one.
 pub(crate) async fn file(root: &Path, path: &str) -> Option<Response> {
     let below = below(path)?;
     match open(root, &below).await {
@@ -65,7 +65,7 @@ pub(crate) async fn file(root: &Path, path: &str) -> Option<Response> {
     }
 }
 
-/// The path of a request as one that stays below a directory.
+/// Converts a request path to a relative path that stays below a directory.
 fn below(path: &str) -> Option<PathBuf> {
     let decoded = percent_decode_str(path).decode_utf8().ok()?;
     let mut below = PathBuf::new();
@@ -79,7 +79,7 @@ fn below(path: &str) -> Option<PathBuf> {
     Some(below)
 }
 
-/// Opens a regular file, and says how long it is; `None` when that is not to be sent.
+/// Opens a regular file and returns its length; `None` if it must not be sent.
 async fn open(root: &Path, below: &Path) -> io::Result<Option<(File, u64)>> {
     let root = tokio::fs::canonicalize(root).await?;
     let path = tokio::fs::canonicalize(root.join(below)).await?;
@@ -103,7 +103,7 @@ async fn open(root: &Path, below: &Path) -> io::Result<Option<(File, u64)>> {
 
 fn send(file: File, bytes: u64, kind: &'static str) -> Response {
     let pieces = stream::try_unfold((file, bytes), async |(mut file, left)| {
-        // A file that grows meanwhile is cut where its announced length ends.
+        // A growing file is cut at its announced length.
         let want = left.min(PIECE_BYTES as u64) as usize;
         if want == 0 {
             return Ok(None);
@@ -179,7 +179,7 @@ mod tests {
         for (path, expected) in cases {
             assert_eq!(below(path), expected.map(PathBuf::from), "{path}");
         }
-        // A slash that was hidden in the path is one, and leads nowhere else.
+        // An encoded slash is a slash and leads nowhere else.
         assert_eq!(below("/%2fetc/passwd"), None);
     }
 

@@ -7,30 +7,30 @@ use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
 
 use super::Dci;
-use super::answer::Answer;
-use super::body::{self, Room};
+use super::answer::JsonAnswer;
+use super::body::{self, RequestMemory};
 use super::error::Failure;
 
 pub(crate) struct Params {
-    /// An object, unless a JSON body is something else. Values of forms and queries are strings; a
-    /// key that stands there more than once has an array of them.
+    /// An object, unless a JSON body is something else. Form and query values are strings; repeated
+    /// keys become an array.
     pub(crate) sent: Value,
-    /// The keys with a dot, dot included.
+    /// Keys that begin with a dot, including the dot.
     pub(crate) options: Map<String, Value>,
-    /// Large ones count until the request is done with them.
-    room: Room,
+    /// Memory for large values, until the request is done.
+    room: RequestMemory,
 }
 
-/// Why a text was not read.
+/// Why a text could not be parsed.
 #[derive(Debug)]
-pub(crate) enum Unread {
+pub(crate) enum UnfoldError {
     TooMuch(Failure),
     /// It is not JSON, for this reason.
     NotJson(String),
 }
 
 impl Params {
-    fn new(sent: Value, room: Room) -> Params {
+    fn new(sent: Value, room: RequestMemory) -> Params {
         let (sent, options) = match sent {
             Value::Object(all) => {
                 let (options, fields) = all.into_iter().partition(|(key, _)| key.starts_with('.'));
@@ -41,26 +41,27 @@ impl Params {
         Params { sent, options, room }
     }
 
-    /// JSON that a field or an option carries in a text, as in forms, takes the place of the text.
-    /// As values it may need many times the memory of its text, which is asked for first.
-    pub(crate) fn unfold(&mut self, name: &str) -> Result<(), Unread> {
+    /// Parses JSON that a field or option contains as text, as in forms, and replaces the text.
+    /// Parsed values may need many times the memory of their text, which is reserved first.
+    pub(crate) fn unfold(&mut self, name: &str) -> Result<(), UnfoldError> {
         let found = match &mut self.sent {
             Value::Object(fields) if !name.starts_with('.') => fields.get_mut(name),
             _ => self.options.get_mut(name),
         };
         let Some(value) = found else { return Ok(()) };
         let Value::String(text) = value else { return Ok(()) };
-        self.room.permit(json_weight(text.as_bytes())).map_err(Unread::TooMuch)?;
-        *value = serde_json::from_str(text).map_err(|error| Unread::NotJson(error.to_string()))?;
+        self.room.permit(json_weight(text.as_bytes())).map_err(UnfoldError::TooMuch)?;
+        *value =
+            serde_json::from_str(text).map_err(|error| UnfoldError::NotJson(error.to_string()))?;
         Ok(())
     }
 
     #[cfg(test)]
     pub(crate) fn of(sent: Value) -> Params {
-        Params::new(sent, Room::new(&windlass_net::Memory::new(0)))
+        Params::new(sent, RequestMemory::new(&windlass_net::Memory::new(0)))
     }
 
-    /// Forgets what was left empty, as forms send it.
+    /// Removes empty fields, which forms send.
     pub(crate) fn drop_empty(&mut self) {
         if let Value::Object(fields) = &mut self.sent {
             fields.retain(|_, value| value.as_str() != Some(""));
@@ -82,13 +83,13 @@ impl Params {
         self.options.get(option).is_some_and(is_true)
     }
 
-    /// An answer as its options ask for it.
-    pub(crate) fn answer(&self, value: Value) -> Answer {
-        Answer::new(value).pretty(self.flag(".pretty"))
+    /// An answer in the requested format.
+    pub(crate) fn answer(&self, value: Value) -> JsonAnswer {
+        JsonAnswer::new(value).pretty(self.flag(".pretty"))
     }
 }
 
-/// What a flag means; everything that Perl holds for false, and the word, is false.
+/// The value of a flag; false for everything that is false in Perl, and for `false`.
 pub(crate) fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -99,7 +100,7 @@ pub(crate) fn is_true(value: &Value) -> bool {
     }
 }
 
-/// A limit: a whole number that is not negative, or nothing.
+/// A limit: a non-negative integer, or `None`.
 pub(crate) fn limit_of(name: &str, value: &Value) -> Result<Option<i64>, Failure> {
     if value.is_null() {
         return Ok(None);
@@ -108,7 +109,7 @@ pub(crate) fn limit_of(name: &str, value: &Value) -> Result<Option<i64>, Failure
     count_of(value).map(Some).ok_or_else(refused)
 }
 
-/// A whole number that is not negative, as a number or, as forms have it, in digits.
+/// A non-negative integer, as a number or, from forms, as digits.
 pub(crate) fn count_of(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64().filter(|count| *count >= 0),
@@ -125,7 +126,7 @@ impl FromRequest<Dci> for Params {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let looking = matches!(*request.method(), Method::GET | Method::HEAD);
         if looking && matches!(kind, Kind::Absent | Kind::Other) {
-            return Ok(Params::new(read(kind, &[], &query)?, Room::new(dci.memory())));
+            return Ok(Params::new(read(kind, &[], &query)?, RequestMemory::new(dci.memory())));
         }
         let (bytes, mut room) = body::read(request.into_body(), dci.memory()).await?;
         let copies = COPIES * bytes.len() as u64;
@@ -134,20 +135,20 @@ impl FromRequest<Dci> for Params {
     }
 }
 
-/// What is text in a body is there twice more: as JSON and then in a document.
+/// Text in a body is copied twice: as JSON and into a document.
 const COPIES: u64 = 2;
-/// An object with its first field, as JSON and then as a document.
+/// An object with its first field, as JSON and as a document.
 const OBJECT_BYTES: u64 = 2048;
-/// Anything else, in both forms.
+/// Any other value, in both forms.
 const VALUE_BYTES: u64 = 160;
 
-/// About how many bytes of memory a form or JSON takes once it is read: many times its own length
-/// when it is many small things.
+/// Estimates the memory of a parsed form or JSON text: many times its length if it consists of many
+/// small values.
 fn weight(kind: Kind, body: &[u8]) -> u64 {
     if kind == Kind::Form { form_weight(body) } else { json_weight(body) }
 }
 
-/// What is text in it is not weighed as JSON before it is read as such.
+/// Text inside is not weighed as JSON until it is parsed.
 fn json_weight(json: &[u8]) -> u64 {
     let (mut weight, mut in_text, mut escaped) = (0, false, false);
     for byte in json {
@@ -164,7 +165,7 @@ fn json_weight(json: &[u8]) -> u64 {
     weight
 }
 
-/// All values are texts.
+/// All values are text.
 fn form_weight(body: &[u8]) -> u64 {
     let more = body.iter().filter(|byte| **byte == b'&').count();
     VALUE_BYTES * more as u64
@@ -210,7 +211,7 @@ fn read(kind: Kind, body: &[u8], query: &str) -> Result<Value, Failure> {
     }
 }
 
-/// `a=1&b=2&b=3`, decoded. An option without a value is set.
+/// Decodes `a=1&b=2&b=3`. An option without a value is set.
 fn pairs(text: &[u8]) -> Result<Value, Failure> {
     let mut fields = Map::new();
     for pair in text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
@@ -246,7 +247,7 @@ mod tests {
     use windlass_net::Memory;
 
     fn params(kind: Kind, body: &str, query: &str) -> Params {
-        let room = Room::new(&Memory::new(0));
+        let room = RequestMemory::new(&Memory::new(0));
         Params::new(read(kind, body.as_bytes(), query).unwrap(), room)
     }
 
@@ -325,16 +326,16 @@ mod tests {
         let list = format!("[{}]", vec!["{}"; 100].join(","));
         let body = json!({ "small": "[1,{}]", "large": list, ".fields": list, "none": "[1" });
         let mut read = params(Kind::Json, &body.to_string(), "");
-        read.room = Room::new(&Memory::new(4096));
+        read.room = RequestMemory::new(&Memory::new(4096));
         read.unfold("small").unwrap();
         assert_eq!(read.get("small"), Some(&json!([1, {}])));
         read.unfold("small").unwrap();
         read.unfold("missing").unwrap();
         for large in ["large", ".fields"] {
-            let Err(Unread::TooMuch(refused)) = read.unfold(large) else { panic!("{large}") };
+            let Err(UnfoldError::TooMuch(refused)) = read.unfold(large) else { panic!("{large}") };
             assert_eq!(refused.status.as_u16(), 503);
         }
-        assert!(matches!(read.unfold("none"), Err(Unread::NotJson(_))));
+        assert!(matches!(read.unfold("none"), Err(UnfoldError::NotJson(_))));
         assert_eq!((read.get("large"), read.get("none")), (Some(&json!(list)), Some(&json!("[1"))));
     }
 

@@ -1,4 +1,4 @@
-//! Names and ids in a path, decoded. One at the end of a path may have slashes.
+//! Decoded names and ids in a path. One at the end of a path may contain slashes.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -6,11 +6,11 @@ use serde::de::DeserializeOwned;
 
 use super::error::Failure;
 
-/// What the only parameter of a route's path is.
+/// The only parameter of a route's path.
 pub(crate) struct Name(pub(crate) String);
 
-/// What its two parameters are.
-pub(crate) struct Names(pub(crate) String, pub(crate) String);
+/// The two parameters of a route's path.
+pub(crate) struct NamePair(pub(crate) String, pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
     type Rejection = Failure;
@@ -20,11 +20,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Names {
+impl<S: Send + Sync> FromRequestParts<S> for NamePair {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Names, Failure> {
-        decoded(parts, state).await.map(|(first, second)| Names(first, second))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<NamePair, Failure> {
+        decoded(parts, state).await.map(|(first, second)| NamePair(first, second))
     }
 }
 

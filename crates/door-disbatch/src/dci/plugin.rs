@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde_json::json;
 
 use super::Dci;
-use super::answer::Answer;
+use super::answer::JsonAnswer;
 use super::error::Failure;
 use super::param::Params;
 use super::route::Routes;
@@ -13,6 +13,6 @@ pub(super) fn add(routes: Routes) -> Routes {
     routes.get("/plugins", list)
 }
 
-async fn list(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+async fn list(State(dci): State<Dci>, params: Params) -> Result<JsonAnswer, Failure> {
     Ok(params.answer(json!(dci.config().plugins.names())))
 }

@@ -5,8 +5,8 @@ use mongodb::bson::{Bson, Document};
 use serde_json::{Map, Value, json};
 
 use super::Dci;
-use super::answer::{Answer, inserted_one, updated};
-use super::count::Counted;
+use super::answer::{JsonAnswer, inserted_one, updated};
+use super::count::CountedQueues;
 use super::error::Failure;
 use super::param::{Params, limit_of};
 use super::path::Name;
@@ -16,7 +16,7 @@ use crate::database::{Counts, NewQueue, QueueChange};
 use crate::dialect::Dialect;
 use crate::doc;
 
-/// The words for the order of a queue's tasks.
+/// The allowed orders of a queue's tasks.
 const SORTS: [&str; 3] = ["fifo", "lifo", "default"];
 
 pub(super) fn add(routes: Routes) -> Routes {
@@ -24,7 +24,7 @@ pub(super) fn add(routes: Routes) -> Routes {
     routes.get("/queues/{*queue}", one).post("/queues/{*queue}", change)
 }
 
-async fn list(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+async fn list(State(dci): State<Dci>, params: Params) -> Result<JsonAnswer, Failure> {
     let told = |error| Failure::database("Could not get current queues", &error);
     let dialect = dci.dialect().await.map_err(told)?;
     if params.flag(".terse") {
@@ -36,7 +36,11 @@ async fn list(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure>
     Ok(params.answer(shown.collect()))
 }
 
-async fn one(State(dci): State<Dci>, Name(name): Name, params: Params) -> Result<Answer, Failure> {
+async fn one(
+    State(dci): State<Dci>,
+    Name(name): Name,
+    params: Params,
+) -> Result<JsonAnswer, Failure> {
     let told = |error| Failure::database("Could not get current queues", &error);
     let dialect = dci.dialect().await.map_err(told)?;
     let Some(queue) = dci.database().queue(&name).await.map_err(told)? else {
@@ -45,13 +49,13 @@ async fn one(State(dci): State<Dci>, Name(name): Name, params: Params) -> Result
     if params.flag(".terse") {
         return Ok(params.answer(show(&queue, dialect, None)));
     }
-    let counted = Counted::look(dci.database(), vec![queue.clone()]).await.map_err(told)?;
+    let counted = CountedQueues::load(dci.database(), vec![queue.clone()]).await.map_err(told)?;
     Ok(params.answer(show(&queue, dialect, Some(counted.of(&queue)))))
 }
 
-async fn create(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+async fn create(State(dci): State<Dci>, params: Params) -> Result<JsonAnswer, Failure> {
     let dialect = dci.dialect().await?;
-    let asked = Asked::new(params.fields()?, dialect);
+    let asked = RequestedFields::new(params.fields()?, dialect);
     if !asked.has("name") || !asked.has("plugin") {
         return Err(Failure::bad("name and plugin required"));
     }
@@ -74,12 +78,12 @@ async fn change(
     State(dci): State<Dci>,
     Name(name): Name,
     params: Params,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     if params.fields()?.is_empty() {
         return Err(Failure::bad("no params"));
     }
     let dialect = dci.dialect().await?;
-    let asked = Asked::new(params.fields()?, dialect);
+    let asked = RequestedFields::new(params.fields()?, dialect);
     let change = asked.change("unknown param", "unknown plugin", &dci.config().plugins)?;
     let set = dci.database().queue_update(&name, &change).await;
     let set =
@@ -93,22 +97,22 @@ async fn change(
     Err(failure.with(class, result[class].clone()))
 }
 
-/// What was asked for, under the names of the released dialect. With the seed's dialect its own
-/// names are taken too.
-struct Asked<'a> {
-    /// Name of the released dialect, name as it was sent, value.
+/// The requested fields, under the names of the released dialect. In the seed's dialect, its own
+/// names are accepted, too.
+struct RequestedFields<'a> {
+    /// Name in the released dialect, name as sent, value.
     fields: Vec<(&'a str, &'a str, &'a Value)>,
 }
 
-impl<'a> Asked<'a> {
-    fn new(sent: &'a Map<String, Value>, dialect: Dialect) -> Asked<'a> {
+impl<'a> RequestedFields<'a> {
+    fn new(sent: &'a Map<String, Value>, dialect: Dialect) -> RequestedFields<'a> {
         let known = |name: &'a str| match (dialect, name) {
             (Dialect::Seed, "constructor") => "plugin",
             (Dialect::Seed, "maxthreads") => "threads",
             _ => name,
         };
         let fields = sent.iter().map(|(name, value)| (known(name), name.as_str(), value));
-        Asked { fields: fields.collect() }
+        RequestedFields { fields: fields.collect() }
     }
 
     fn get(&self, name: &str) -> Option<(&'a str, &'a Value)> {
@@ -121,26 +125,26 @@ impl<'a> Asked<'a> {
         self.get(name).is_some_and(|(_, value)| !is_empty(value))
     }
 
-    /// A name that means nothing here, or means the same as one before it.
-    fn stranger(&self) -> Option<&'a str> {
+    /// The first name that is unknown or repeats an earlier one.
+    fn unknown_or_repeated(&self) -> Option<&'a str> {
         let mut seen = Vec::new();
         let mut is_stranger = |known: &'a str| {
             let again = seen.contains(&known);
             seen.push(known);
             again || !["name", "plugin", "threads", "sort"].contains(&known)
         };
-        let stranger = self.fields.iter().find(|(known, _, _)| is_stranger(known));
-        stranger.map(|(_, sent, _)| *sent)
+        let unknown_or_repeated = self.fields.iter().find(|(known, _, _)| is_stranger(known));
+        unknown_or_repeated.map(|(_, sent, _)| *sent)
     }
 
-    /// Checks in the order of the original, so that the first mistake gets the same answer.
+    /// Checks in the order of the original, so that the first error gets the same answer.
     fn change(
         &self,
         invalid: &str,
         unknown: &str,
         plugins: &Plugins,
     ) -> Result<QueueChange, Failure> {
-        if let Some(param) = self.stranger() {
+        if let Some(param) = self.unknown_or_repeated() {
             return Err(Failure::bad(invalid).with("param", param));
         }
         let mut change = QueueChange::default();
@@ -169,10 +173,11 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Fields are shown as they are stored, whatever their types, with numbers when they are known.
+/// Shows fields as stored, whatever their types, with counts if known.
 fn show(queue: &Document, dialect: Dialect, counts: Option<Counts>) -> Value {
-    let plain =
-        |value: Option<&Bson>| value.map_or(Value::Null, |value| doc::json(value, doc::Times::Iso));
+    let plain = |value: Option<&Bson>| {
+        value.map_or(Value::Null, |value| doc::json(value, doc::DateFormat::Iso))
+    };
     let either = |fields: [&str; 2]| {
         let found = fields.iter().filter_map(|field| queue.get(field));
         plain(found.into_iter().find(|value| **value != Bson::Null))

@@ -1,4 +1,4 @@
-//! The table of routes: what is served, and the list of it that `GET /info` shows.
+//! The table of routes, from which both the router and the list in `GET /info` are made.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::Dci;
 
-/// Routes in the making. Paths are written as axum has them, `/nodes/{node}`.
+/// A builder for routes. Paths use axum's syntax, `/nodes/{node}`.
 ///
-/// Parameters at the same place of two paths need the same name: `/tasks/{id}` serves both ids and,
-/// in an older form, names of queues.
+/// Parameters at the same position of two paths need the same name: `/tasks/{id}` serves both ids
+/// and, in an older form, names of queues.
 #[derive(Default)]
 pub(crate) struct Routes {
     router: Router<Dci>,
@@ -37,13 +37,13 @@ impl Routes {
         Routes { router: self.router.route(path, handler), ..self }
     }
 
-    /// The router, and what `/info` says of it.
+    /// The router, and the list of routes for `/info`.
     pub(crate) fn finish(self) -> (Router<Dci>, Value) {
         (self.router, json!(self.listed))
     }
 }
 
-/// `/nodes/{*node}` as Disbatch's own documentation writes it: `/nodes/:node`.
+/// Converts `/nodes/{*node}` to the form in Disbatch's documentation: `/nodes/:node`.
 fn shown(path: &str) -> String {
     path.replace("{*", ":").replace('{', ":").replace('}', "")
 }

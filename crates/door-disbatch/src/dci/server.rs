@@ -13,17 +13,17 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_net::{Stream, http};
 
-/// Connections at once; others wait to be accepted.
+/// Maximum number of connections; others wait to be accepted.
 const CONNECTIONS_MAX: usize = 512;
-/// How long line and headers may take, and how long a connection may be silent between requests.
+/// Time limit for the request line and headers, and for idle connections.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
-/// The longest time without the client taking a byte that waits for it.
+/// Longest time without progress while the client does not read.
 const WRITE_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long client and server may need to agree on keys.
+/// Time limit for the TLS handshake.
 const TLS_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Serves until `stop` is cancelled. Requests that are in progress then are answered; returns when
-/// all connections have ended, or are cut off after a grace.
+/// Serves until `stop` is cancelled. Requests in progress are then answered; returns when all
+/// connections have ended or are closed after a grace period.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -58,7 +58,7 @@ async fn talk(
     }
 }
 
-/// The keys of the two files.
+/// Loads certificate and key.
 pub(crate) fn tls(files: &crate::config::Tls) -> Result<TlsAcceptor, String> {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};

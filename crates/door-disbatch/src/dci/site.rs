@@ -1,15 +1,15 @@
-//! Requests that a page of another site makes the user's browser send.
+//! Protects against requests that a page of another site makes the user's browser send.
 //!
-//! Any page can make a browser send forms to this address, with the login that the browser keeps
-//! for it. The page does not see the answers, so only requests that change something matter. Every
-//! browser says where such a request comes from: `Sec-Fetch-Site`, or `Origin` where that is not
-//! known. A page can set neither. Programs that are no browsers send neither, and need not.
-//! A body must be a form or JSON (see `param`): the other kind that a page may send without being
-//! asked, plain text, is refused, and JSON it may not send without asking first.
+//! Any page can make a browser send forms to this address, with the stored login. The page does not
+//! see the answers, so only requests that change something matter. Browsers say where such a
+//! request comes from: in `Sec-Fetch-Site`, or in `Origin` if they do not support that. A page can
+//! set neither. Programs other than browsers send neither, and need not. A body must be a form or
+//! JSON (see `param`): plain text, which a page may also send without a preflight request, is
+//! refused, and JSON requires one.
 //!
-//! A page may also have its own name point to this host after it was loaded. Then it is of the same
-//! site for the browser, and may even read the answers. It has no login, so only an interface
-//! without one has to look at the name that it is called by; TLS would not agree with the name.
+//! A page may also point its own host name to this host after it was loaded (DNS rebinding). For
+//! the browser it is then the same site, and may even read the answers. It has no login, so only an
+//! interface without a login has to check the host name; with TLS, the certificate would not match.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,8 +17,8 @@ use axum::http::{HeaderMap, HeaderName, Method, header};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether the host that a request is meant for is an address, `localhost` or none at all: no name
-/// that somebody else could have point here.
+/// Whether the requested host is an IP address, `localhost` or missing: no name that a third party
+/// could point here.
 pub(crate) fn is_plain_host(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST) else { return true };
     let Ok(host) = host.to_str() else { return false };
@@ -33,8 +33,8 @@ pub(crate) fn is_forged(method: &Method, headers: &HeaderMap) -> bool {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return false;
     }
-    // Behind a proxy the host that the browser meant may have another name here, so that what the
-    // browser itself found goes first.
+    // Behind a proxy the host may have another name than in the browser, so the browser's own
+    // header takes precedence.
     if let Some(site) = headers.get(FETCH_SITE) {
         return site != "same-origin" && site != "none";
     }

@@ -7,16 +7,16 @@ use mongodb::bson::oid::ObjectId;
 use crate::database::{CounterWatch, Counters, Database, DbError};
 use crate::doc::Queue;
 
-/// Between two counts of everything.
+/// Shortest pause between two full counts.
 const PAUSE_MIN: Duration = Duration::from_secs(5);
-/// Counting takes at most this part of the time, however many tasks there are.
+/// Counting takes at most one part in this many of the time, however many tasks there are.
 const SHARE: u32 = 50;
 
 #[derive(Debug, Default)]
 pub(super) struct Count {
     watch: CounterWatch,
     next: Option<Instant>,
-    /// When missing ones are counted next.
+    /// When to look for missing counters next.
     fill: Option<Instant>,
 }
 
@@ -54,7 +54,7 @@ impl Count {
             let (Some(todo), Some(total)) = (queue.count_todo, queue.count_total) else { continue };
             let stored = Counters { todo, total };
             let real = real(counts.get(&queue.id).copied().unwrap_or_default());
-            if self.watch.look(queue.id, stored, real, begin)
+            if self.watch.observe(queue.id, stored, real, begin)
                 && database.counters_correct(queue.id, stored, real).await?
             {
                 let (queue, count_todo, count_total) = (&queue.name, real.todo, real.total);

@@ -1,5 +1,4 @@
-//! Tasks that wait for a time or for other tasks, and become queued when nothing is left to wait
-//! for.
+//! Queues waiting tasks when their time has come and their dependencies have succeeded.
 
 use std::collections::HashMap;
 
@@ -10,19 +9,19 @@ use crate::database::{DUE_BATCH_MAX, Database, DbError};
 use crate::doc::Task;
 use crate::status::{CANCELLED, FAILED, ORPHANED, SUCCEEDED};
 
-/// Looks through them page by page, round and round.
+/// Scans the waiting tasks page by page, over and over.
 #[derive(Debug, Default)]
 pub(super) struct Due {
     behind: Option<ObjectId>,
 }
 
 impl Due {
-    /// One page.
+    /// Processes one page.
     pub(super) async fn step(&mut self, database: &Database, now: DateTime) -> Result<(), DbError> {
         let page = database.tasks_due(self.behind, now).await?;
         let last = page.last().and_then(|task| task.get_object_id("_id").ok());
         self.behind = last.filter(|_| page.len() >= DUE_BATCH_MAX);
-        // A task that is odd stays where it is.
+        // Invalid tasks are left alone.
         let read = |task: &Document| Some((Task::read(task).ok()?, task.get("stderr").cloned()));
         let tasks: Vec<(Task, Option<Bson>)> = page.iter().filter_map(read).collect();
         let mut wanted: Vec<ObjectId> =
@@ -42,7 +41,7 @@ impl Due {
                 }
                 Wait::InVain(why) => database.task_keep_waiting(task.id, &why, now).await,
             };
-            // One that the database refuses to change keeps no other one waiting.
+            // A refused change must not delay the other tasks.
             if let Err(error @ DbError::Away(_)) = done {
                 return Err(error);
             }
@@ -58,7 +57,7 @@ enum Wait {
     InVain(String),
 }
 
-/// It waits on while any of the others may still succeed.
+/// It keeps waiting while any of its dependencies may still succeed.
 fn judge(after: &[ObjectId], statuses: &HashMap<ObjectId, Option<i64>>) -> Wait {
     let mut waits = false;
     for id in after {

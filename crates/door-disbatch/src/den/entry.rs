@@ -22,21 +22,21 @@ use windlass_core::launch::{BootTime, Fence};
 use windlass_core::sync::lock;
 
 use super::here;
-use super::lease::{Host, Lease, Way};
-use crate::database::{Clock, Database, DbError, Entered, Me, Process};
+use super::lease::{DatabasePath, Host, Lease};
+use crate::database::{Clock, Database, DbError, Entered, NodeBoot, Process};
 
-/// A renewal that takes longer makes us ask whether the database is there at all.
+/// If a renewal takes longer, we probe whether the database is reachable.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Between two such questions.
+/// Pause between two probes.
 const PROBE_PAUSE: Duration = Duration::from_millis(250);
 const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
-/// Between two renewals when the last one failed.
+/// Pause before a failed renewal is retried.
 const AGAIN_PAUSE: Duration = Duration::from_millis(500);
 
-/// Between two ticks while nothing runs.
+/// Pause between two ticks while nothing runs.
 const IDLE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Keeps the fence quiet as long as nothing is started, until this is dropped.
+/// Ticks the fence while nothing is started, until this is dropped.
 pub(super) fn idle(fence: &Arc<dyn Fence>) -> AbortOnDropHandle<()> {
     let fence = Arc::clone(fence);
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -47,9 +47,9 @@ pub(super) fn idle(fence: &Arc<dyn Fence>) -> AbortOnDropHandle<()> {
     }))
 }
 
-/// What stays the same however often the node enters.
+/// The values that stay the same each time the node enters.
 #[derive(Clone)]
-pub(super) struct Entrance {
+pub(super) struct EntrySettings {
     pub(super) database: Database,
     pub(super) clock: Clock,
     pub(super) fence: Arc<dyn Fence>,
@@ -59,7 +59,7 @@ pub(super) struct Entrance {
     pub(super) version: String,
 }
 
-impl Entrance {
+impl EntrySettings {
     fn process(&self) -> Process {
         Process {
             host: self.host.clone(),
@@ -70,8 +70,8 @@ impl Entrance {
         }
     }
 
-    /// Tries to enter under this boot.
-    pub(super) async fn enter(&self, me: &Me) -> Result<Result<Term, Document>, DbError> {
+    /// Tries to acquire the node's entry for this boot.
+    pub(super) async fn enter(&self, me: &NodeBoot) -> Result<Result<Term, Document>, DbError> {
         let (sent, process) = (here::boot_time(), self.process());
         match self.database.node_enter(me, &process, self.clock.now()).await? {
             Entered::Taken(entry) => Ok(Err(entry)),
@@ -83,57 +83,63 @@ impl Entrance {
     }
 }
 
-/// The time of a node under one boot.
+/// The period in which a node holds its name under one boot.
 pub(super) struct Term {
-    entrance: Entrance,
-    pub(super) me: Me,
+    entry_settings: EntrySettings,
+    pub(super) me: NodeBoot,
     lease: Mutex<Lease>,
-    way: Mutex<Way>,
-    /// The fence that stands in the entry.
-    told_fence: Mutex<Option<u32>>,
-    /// The name is not ours any more.
+    database_path: Mutex<DatabasePath>,
+    /// The fence recorded in the entry.
+    announced_fence: Mutex<Option<u32>>,
+    /// Cancelled when the name is lost.
     pub(super) lost: CancellationToken,
     look: Notify,
 }
 
 impl Term {
-    fn new(entrance: Entrance, me: Me, sent: BootTime, fence: Option<u32>) -> Term {
-        let lease = Lease::new(entrance.orphan_after, sent.0);
-        let hosts = entrance.database.hosts().into_iter().collect();
+    fn new(
+        entry_settings: EntrySettings,
+        me: NodeBoot,
+        sent: BootTime,
+        fence: Option<u32>,
+    ) -> Term {
+        let lease = Lease::new(entry_settings.orphan_after, sent.0);
+        let hosts = entry_settings.database.hosts().into_iter().collect();
         Term {
-            entrance,
+            entry_settings,
             me,
             lease: Mutex::new(lease),
-            way: Mutex::new(Way { hosts, ..Way::default() }),
-            told_fence: Mutex::new(fence),
+            database_path: Mutex::new(DatabasePath { hosts, ..DatabasePath::default() }),
+            announced_fence: Mutex::new(fence),
             lost: CancellationToken::new(),
             look: Notify::new(),
         }
     }
 
-    /// Whether a task may be taken and started now.
+    /// Whether a task may be claimed and started now.
     pub(super) fn may_start(&self) -> bool {
         let fresh = lock(&self.lease).is_fresh(here::boot_time().0);
-        fresh && !self.lost.is_cancelled() && self.entrance.fence.process_id().is_some()
+        fresh && !self.lost.is_cancelled() && self.entry_settings.fence.process_id().is_some()
     }
 
-    /// The entry seems not to be ours; the next renewal finds out.
-    pub(super) fn doubt(&self) {
+    /// The entry may have been lost; triggers a renewal, which finds out.
+    pub(super) fn check_entry(&self) {
         self.look.notify_one();
     }
 
-    /// What was learnt of the servers, and of where other nodes are.
-    pub(super) fn learn_way(&self, hosts: Vec<Host>, vouched: bool, far_nodes: bool) {
-        let mut way = lock(&self.way);
-        way.hosts = self.entrance.database.hosts().into_iter().chain(hosts).collect();
-        (way.vouched, way.far_nodes) = (vouched, far_nodes);
+    /// Updates what is known about the servers and the location of other nodes.
+    pub(super) fn learn_database_path(&self, hosts: Vec<Host>, vouched: bool, far_nodes: bool) {
+        let mut database_path = lock(&self.database_path);
+        database_path.hosts =
+            self.entry_settings.database.hosts().into_iter().chain(hosts).collect();
+        (database_path.vouched, database_path.far_nodes) = (vouched, far_nodes);
     }
 
-    /// Renews the lease until the name is lost. Dropping this lets the lease run out.
+    /// Renews the lease until the name is lost. If this is dropped, the lease expires.
     pub(super) async fn keep(self: Arc<Self>) {
         let mut failing = false;
-        let mut fired = self.entrance.fence.fired();
-        let mut pause = self.entrance.heartbeat;
+        let mut fired = self.entry_settings.fence.fired();
+        let mut pause = self.entry_settings.heartbeat;
         loop {
             tokio::select! {
                 () = sleep(pause) => {}
@@ -144,7 +150,7 @@ impl Term {
                 renewed = self.renew(sent) => renewed,
                 never = self.probe_all_along() => match never {},
             };
-            pause = self.entrance.heartbeat;
+            pause = self.entry_settings.heartbeat;
             match renewed {
                 Ok(true) => {
                     if std::mem::take(&mut failing) {
@@ -154,8 +160,8 @@ impl Term {
                 Ok(false) => {
                     tracing::error!(
                         node = self.me.node,
-                        "this node was held dead or its entry was taken; it ends what it runs \
-                         and enters anew"
+                        "this node was declared dead or its entry was taken; it ends all tasks \
+                         and enters again"
                     );
                     self.lost.cancel();
                     return;
@@ -165,36 +171,36 @@ impl Term {
                         tracing::warn!("cannot renew the lease: {error}");
                     }
                     self.probe().await;
-                    pause = AGAIN_PAUSE.min(self.entrance.heartbeat);
+                    pause = AGAIN_PAUSE.min(self.entry_settings.heartbeat);
                 }
             }
-            let now_fired = self.entrance.fence.fired();
+            let now_fired = self.entry_settings.fence.fired();
             if std::mem::replace(&mut fired, now_fired) != now_fired {
                 tracing::error!("the lease expired; all tasks of this node were ended");
             }
         }
     }
 
-    /// False: the name is not ours any more.
+    /// False: the name is lost.
     async fn renew(&self, sent: BootTime) -> Result<bool, DbError> {
-        let fence = self.entrance.fence.process_id();
-        let same_fence = *lock(&self.told_fence) == fence;
-        if same_fence && self.entrance.database.node_beat(&self.me).await? {
+        let fence = self.entry_settings.fence.process_id();
+        let same_fence = *lock(&self.announced_fence) == fence;
+        if same_fence && self.entry_settings.database.node_beat(&self.me).await? {
             self.tick(sent);
             return Ok(true);
         }
-        if same_fence && self.entrance.database.node(&self.me.node).await?.is_some() {
+        if same_fence && self.entry_settings.database.node(&self.me.node).await?.is_some() {
             return Ok(false);
         }
-        // The entry was removed, or must name another fence. Others hold nobody dead as long as
-        // our lease is fresh, so with an answer until then we are who we were.
-        let process = self.entrance.process();
-        let now = self.entrance.clock.now();
-        let entered = self.entrance.database.node_enter(&self.me, &process, now).await?;
+        // The entry was removed, or must name another fence. While our lease is fresh, no other
+        // node treats us as dead, so an answer within that time keeps us the same node.
+        let process = self.entry_settings.process();
+        let now = self.entry_settings.clock.now();
+        let entered = self.entry_settings.database.node_enter(&self.me, &process, now).await?;
         let fresh = lock(&self.lease).is_fresh(here::boot_time().0);
         let mine = matches!(entered, Entered::Mine) && fresh;
         if mine {
-            *lock(&self.told_fence) = process.fence;
+            *lock(&self.announced_fence) = process.fence;
             self.tick(sent);
         }
         Ok(mine)
@@ -202,7 +208,7 @@ impl Term {
 
     fn tick(&self, at: BootTime) {
         lock(&self.lease).renewed(at.0);
-        self.entrance.fence.tick(at);
+        self.entry_settings.fence.tick(at);
     }
 
     async fn probe_all_along(&self) -> std::convert::Infallible {
@@ -215,20 +221,20 @@ impl Term {
 
     /// While the database refuses all connections, no other node can check whether we are alive.
     async fn probe(&self) {
-        let Some(hosts) = lock(&self.way).witnesses() else { return };
+        let Some(hosts) = lock(&self.database_path).witnesses() else { return };
         let at = here::boot_time();
         if join_all(hosts.iter().map(refuses)).await.into_iter().all(|refuses| refuses) {
             self.tick(at);
         }
     }
 
-    /// Gives the name back.
+    /// Releases the name.
     pub(super) async fn leave(&self) -> Result<(), DbError> {
-        self.entrance.database.node_leave(&self.me).await
+        self.entry_settings.database.node_leave(&self.me).await
     }
 }
 
-/// Whether every address of a host refuses at once.
+/// Whether every address of a host refuses connections at once.
 async fn refuses(host: &Host) -> bool {
     let all = async {
         let addresses: Vec<SocketAddr> = lookup_host(host).await.ok()?.collect();
@@ -248,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_refusal_is_a_refusal() {
-        // A bound port without a listener belongs to us, and refuses connections.
+        // A bound port without a listener is ours and refuses connections.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let host = ("127.0.0.1".to_owned(), socket.local_addr().unwrap().port());

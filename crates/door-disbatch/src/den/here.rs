@@ -9,15 +9,15 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use windlass_core::launch::BootTime;
 
-/// The clock that all processes of a machine share, the fence's too.
+/// The clock that all processes of a machine share, including the fence.
 pub(super) fn boot_time() -> BootTime {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     BootTime(Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default()))
 }
 
-/// Names this boot of this kernel, and the space of process ids in it: only who has the same name
-/// can tell whether a process of ours lives. Empty when the system does not say.
+/// Identifies this boot of the kernel and the process id namespace: only a process with the same
+/// value can tell whether one of ours is alive. Empty if unknown.
 pub(super) fn host() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let space = fs::read_link("/proc/self/ns/pid");
@@ -27,7 +27,7 @@ pub(super) fn host() -> String {
     }
 }
 
-/// Whether there is such a process. One that only waits to be reaped is dead.
+/// Whether the process is alive. A zombie is dead.
 pub(super) fn is_alive(process: i64) -> bool {
     is_alive_below(Path::new("/proc"), process)
 }
@@ -36,7 +36,7 @@ fn is_alive_below(shown: &Path, process: i64) -> bool {
     let Some(id) = i32::try_from(process).ok().filter(|id| *id > 0).and_then(Pid::from_raw) else {
         return false;
     };
-    // Processes of other users may be hidden below /proc; a signal that we may not send finds them.
+    // Other users' processes may be hidden in /proc; a signal that we may not send finds them.
     if test_kill_process(id) == Err(Errno::SRCH) {
         return false;
     }
@@ -62,7 +62,7 @@ mod tests {
         assert!(!is_alive(-5));
     }
 
-    /// As those of other users are where /proc is mounted with `hidepid`.
+    /// Other users' processes are hidden where /proc is mounted with `hidepid`.
     #[test]
     fn a_process_that_is_not_shown_lives_until_it_is_gone() {
         let nothing = tempfile::tempdir().unwrap();

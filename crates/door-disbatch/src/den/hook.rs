@@ -10,13 +10,13 @@ use crate::config::Hook;
 const TIME_MAX: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES_MAX: usize = 4096;
 
-/// A hook that runs. It is ended when this is dropped.
+/// A running hook. Dropping it kills the hook.
 pub(super) struct Started {
     pub(super) hook: Hook,
     running: Box<dyn Running>,
 }
 
-/// Nothing when it is no program.
+/// `None` if the hook is not a program.
 pub(super) fn start(hook: &Hook, launcher: &dyn Launcher, fence: &dyn Fence) -> Option<Started> {
     let running = launcher.launch(LaunchSpec {
         program: hook.program()?.display().to_string(),
@@ -30,7 +30,7 @@ pub(super) fn start(hook: &Hook, launcher: &dyn Launcher, fence: &dyn Fence) -> 
     Some(Started { hook: hook.clone(), running })
 }
 
-/// Waits for its end; the error says what went wrong. Without a hook there is never an end.
+/// Waits for its end; an error describes the failure. Without a hook it never returns.
 pub(super) async fn ended(started: Option<&Started>) -> Result<(), String> {
     match started {
         Some(started) => judge(&started.running.wait().await),

@@ -8,9 +8,9 @@ use super::log_once::LogOnce;
 use crate::database::{Database, DbError};
 use crate::doc::Queue;
 
-/// Between two looks for them.
+/// Shortest pause between two searches.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
-/// Looking takes at most this part of the time, however many tasks there are.
+/// Searching takes at most one part in this many of the time, however many tasks there are.
 const SHARE: u32 = 50;
 
 #[derive(Debug, Default)]

@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The part of `orphan_after` that a fence waits; the rest is for ending what runs.
+/// The share of `orphan_after` that a fence waits; the rest is for killing what runs.
 const FENCE_PERCENT: u32 = 80;
 
-/// How long tasks may go on from the sending of a renewal.
+/// How long tasks may continue after a renewal was sent.
 pub(crate) fn fence_time(orphan_after: Duration) -> Duration {
     orphan_after * FENCE_PERCENT / 100
 }
@@ -46,17 +46,17 @@ pub(crate) type Host = (String, u16);
 
 /// What is known about the path to the database and its other users.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Way {
-    /// Named by the configuration, and by the servers themselves.
+pub(crate) struct DatabasePath {
+    /// Named by the configuration and by the servers themselves.
     pub(crate) hosts: BTreeSet<Host>,
-    /// Whoever looks would see that the server was restarted. Routers do not show it, and others
-    /// may have other ones.
+    /// Every observer would notice a restart of the server. Routers hide it, and other nodes may
+    /// use other routers.
     pub(crate) vouched: bool,
-    /// Other nodes of ours work on other machines.
+    /// Other nodes of ours run on other machines.
     pub(crate) far_nodes: bool,
 }
 
-impl Way {
+impl DatabasePath {
     /// The hosts that must all refuse a connection to prove that no node reaches the database.
     /// `None` if no refusal proves it: it may be only a router, or the near end of a tunnel, that
     /// is down.
@@ -87,27 +87,27 @@ mod tests {
         assert!(lease.is_fresh(128 * SECOND) && !lease.is_fresh(129 * SECOND));
     }
 
-    fn way(hosts: &[&str]) -> Way {
+    fn database_path(hosts: &[&str]) -> DatabasePath {
         let hosts = hosts.iter().map(|host| ((*host).to_owned(), 27017)).collect();
-        Way { hosts, vouched: true, far_nodes: false }
+        DatabasePath { hosts, vouched: true, far_nodes: false }
     }
 
     #[test]
     fn all_hosts_must_refuse() {
-        assert_eq!(way(&["a", "b"]).witnesses().unwrap().len(), 2);
-        assert_eq!(way(&[]).witnesses(), None);
+        assert_eq!(database_path(&["a", "b"]).witnesses().unwrap().len(), 2);
+        assert_eq!(database_path(&[]).witnesses(), None);
     }
 
     #[test]
     fn a_router_and_a_tunnel_prove_nothing() {
-        let routed = Way { vouched: false, ..way(&["a"]) };
+        let routed = DatabasePath { vouched: false, ..database_path(&["a"]) };
         assert_eq!(routed.witnesses(), None);
         for host in ["localhost", "127.0.0.1", "::1", "[::1]", "/tmp/mongodb.sock"] {
-            assert!(way(&[host]).witnesses().is_some(), "{host}");
-            let far = Way { far_nodes: true, ..way(&[host]) };
+            assert!(database_path(&[host]).witnesses().is_some(), "{host}");
+            let far = DatabasePath { far_nodes: true, ..database_path(&[host]) };
             assert_eq!(far.witnesses(), None, "{host}");
         }
-        let far = Way { far_nodes: true, ..way(&["db.example.com"]) };
+        let far = DatabasePath { far_nodes: true, ..database_path(&["db.example.com"]) };
         assert!(far.witnesses().is_some());
     }
 }

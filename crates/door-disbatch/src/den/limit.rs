@@ -27,7 +27,7 @@ impl Increase {
         self.node_has_room() && self.queue.is_none_or(|queue| taken < queue)
     }
 
-    pub(crate) fn took(&mut self, queue: ObjectId) {
+    pub(crate) fn record_claim(&mut self, queue: ObjectId) {
         self.sum = self.sum.saturating_add(1);
         let taken = self.by_queue.entry(queue).or_default();
         *taken = taken.saturating_add(1);
@@ -42,13 +42,13 @@ mod tests {
     fn an_increase_counts_queues_and_the_node() {
         let (a, b) = (ObjectId::new(), ObjectId::new());
         let mut increase = Increase::new(Some(3), Some(2));
-        increase.took(a);
-        increase.took(a);
+        increase.record_claim(a);
+        increase.record_claim(a);
         assert!(!increase.has_room(a) && increase.has_room(b));
-        increase.took(b);
+        increase.record_claim(b);
         assert!(!increase.has_room(b) && !increase.node_has_room());
         let mut free = Increase::new(None, None);
-        (0..1000).for_each(|_| free.took(a));
+        (0..1000).for_each(|_| free.record_claim(a));
         assert!(free.has_room(a));
     }
 }

@@ -10,51 +10,51 @@ use std::time::Duration;
 
 use mongodb::bson::Bson;
 
-/// The shortest gap between two looks that is taken for an absence of the database.
+/// The shortest gap between two observations that counts as an outage of the database.
 const GAP_MIN: Duration = Duration::from_secs(5);
 
-/// Whose life is watched: a node under one of its boots, or a foreign node, which has none.
+/// The identity of a node: our nodes have a boot, foreign nodes do not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Who {
+pub(crate) struct NodeIdentity {
     pub(crate) node: String,
     pub(crate) boot: Option<String>,
 }
 
-impl Who {
-    pub(crate) fn ours(node: &str, boot: &str) -> Who {
-        Who { node: node.to_owned(), boot: Some(boot.to_owned()) }
+impl NodeIdentity {
+    pub(crate) fn ours(node: &str, boot: &str) -> NodeIdentity {
+        NodeIdentity { node: node.to_owned(), boot: Some(boot.to_owned()) }
     }
 
-    pub(crate) fn foreign(node: &str) -> Who {
-        Who { node: node.to_owned(), boot: None }
+    pub(crate) fn foreign(node: &str) -> NodeIdentity {
+        NodeIdentity { node: node.to_owned(), boot: None }
     }
 }
 
-/// What is seen of a node; nothing at all when its entry is gone.
-pub(crate) type Sign = Option<Bson>;
+/// The life sign in a node's entry; `None` if the entry is gone.
+pub(crate) type LifeSign = Option<Bson>;
 
-/// One successful look at all entries, in the observer's own time.
+/// One successful observation of all entries, in the observer's own time.
 #[derive(Debug, Clone)]
-pub(crate) struct Look {
+pub(crate) struct Observation {
     pub(crate) sent: Duration,
     pub(crate) received: Duration,
-    /// The process of the server that answered, when it says so.
+    /// The server process that answered, if it is known.
     pub(crate) server: Option<Bson>,
-    pub(crate) signs: Vec<(Who, Sign)>,
+    pub(crate) signs: Vec<(NodeIdentity, LifeSign)>,
 }
 
 #[derive(Debug)]
 struct Track {
-    sign: Sign,
-    /// When the answer came that showed it first: it may be older, never younger.
+    sign: LifeSign,
+    /// When it was first observed: it may be older, but never younger.
     since: Duration,
 }
 
 #[derive(Debug)]
 pub(crate) struct Liveness {
     gap_max: Duration,
-    tracks: HashMap<Who, Track>,
-    last: Option<Look>,
+    tracks: HashMap<NodeIdentity, Track>,
+    last: Option<Observation>,
 }
 
 impl Liveness {
@@ -64,11 +64,11 @@ impl Liveness {
     }
 
     /// A failed observation: the database may have been unavailable for all nodes.
-    pub(crate) fn miss(&mut self) {
+    pub(crate) fn observation_failed(&mut self) {
         self.last = None;
     }
 
-    pub(crate) fn look(&mut self, look: Look) {
+    pub(crate) fn observe(&mut self, look: Observation) {
         if self.last.as_ref().is_none_or(|last| self.away_between(last, &look)) {
             self.tracks.clear();
         }
@@ -83,18 +83,21 @@ impl Liveness {
         self.last = Some(look);
     }
 
-    fn away_between(&self, last: &Look, look: &Look) -> bool {
+    fn away_between(&self, last: &Observation, look: &Observation) -> bool {
         look.received.saturating_sub(last.sent) > self.gap_max || last.server != look.server
     }
 
-    /// How long they have certainly shown the same, and what; none when they were not seen.
-    pub(crate) fn silent(&self, who: &Who) -> Option<(Duration, &Sign)> {
+    /// How long a node's sign has certainly been unchanged, and the sign; `None` for unknown nodes.
+    pub(crate) fn silent(&self, who: &NodeIdentity) -> Option<(Duration, &LifeSign)> {
         let (last, track) = (self.last.as_ref()?, self.tracks.get(who)?);
         Some((last.sent.saturating_sub(track.since), &track.sign))
     }
 
     /// All nodes whose sign has not changed for at least this long.
-    pub(crate) fn silent_for(&self, time: Duration) -> impl Iterator<Item = (&Who, &Sign)> {
+    pub(crate) fn silent_for(
+        &self,
+        time: Duration,
+    ) -> impl Iterator<Item = (&NodeIdentity, &LifeSign)> {
         let now = self.last.as_ref().map_or(Duration::ZERO, |last| last.sent);
         let silent = move |track: &Track| now.saturating_sub(track.since) >= time;
         self.tracks.iter().filter(move |(_, t)| silent(t)).map(|(who, t)| (who, &t.sign))
@@ -107,106 +110,113 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    struct Watch {
+    struct Observer {
         liveness: Liveness,
         now: u32,
         server: Option<Bson>,
     }
 
-    impl Watch {
-        fn new() -> Watch {
-            Watch { liveness: Liveness::new(5 * SECOND), now: 0, server: None }
+    impl Observer {
+        fn new() -> Observer {
+            Observer { liveness: Liveness::new(5 * SECOND), now: 0, server: None }
         }
 
-        /// A look each second until `until`, each answered half a second later.
-        fn looks(&mut self, until: u32, sign: Sign) {
+        /// Observes each second until `until`; each answer takes half a second.
+        fn observe_until(&mut self, until: u32, sign: LifeSign) {
             while self.now < until {
                 self.now += 1;
-                self.look(sign.clone());
+                self.observe(sign.clone());
             }
         }
 
-        fn look(&mut self, sign: Sign) {
+        fn observe(&mut self, sign: LifeSign) {
             let sent = self.now * SECOND;
-            let signs = vec![(Who::ours("a", "b"), sign)];
+            let signs = vec![(NodeIdentity::ours("a", "b"), sign)];
             let received = sent + SECOND / 2;
-            self.liveness.look(Look { sent, received, server: self.server.clone(), signs });
+            self.liveness.observe(Observation {
+                sent,
+                received,
+                server: self.server.clone(),
+                signs,
+            });
         }
 
         fn silent(&self) -> Duration {
-            self.liveness.silent(&Who::ours("a", "b")).map_or(Duration::ZERO, |(time, _)| time)
+            self.liveness
+                .silent(&NodeIdentity::ours("a", "b"))
+                .map_or(Duration::ZERO, |(time, _)| time)
         }
     }
 
-    fn beat(number: i64) -> Sign {
+    fn beat(number: i64) -> LifeSign {
         Some(Bson::Int64(number))
     }
 
     #[test]
     fn silence_counts_from_an_answer_to_a_question() {
-        let mut watch = Watch::new();
-        watch.looks(31, beat(1));
+        let mut watch = Observer::new();
+        watch.observe_until(31, beat(1));
         assert_eq!(watch.silent(), 29 * SECOND + SECOND / 2);
         assert_eq!(watch.liveness.silent_for(30 * SECOND).count(), 0);
-        watch.looks(32, beat(1));
+        watch.observe_until(32, beat(1));
         assert_eq!(watch.liveness.silent_for(30 * SECOND).count(), 1);
     }
 
     #[test]
     fn every_new_sign_is_life() {
-        let mut watch = Watch::new();
-        watch.looks(20, beat(1));
-        watch.looks(40, beat(2));
+        let mut watch = Observer::new();
+        watch.observe_until(20, beat(1));
+        watch.observe_until(40, beat(2));
         assert!(watch.silent() < 20 * SECOND);
-        // A beat that goes back is a sign too: the node wrote it.
-        watch.looks(41, beat(1));
+        // A decreasing beat is a life sign too: the node wrote it.
+        watch.observe_until(41, beat(1));
         assert_eq!(watch.silent(), Duration::ZERO);
-        watch.looks(60, None);
+        watch.observe_until(60, None);
         assert!(watch.silent() < 20 * SECOND, "an entry that is gone is watched as such");
     }
 
     #[test]
     fn after_a_gap_everybody_has_time_to_come_back() {
-        let mut watch = Watch::new();
-        watch.looks(20, beat(1));
+        let mut watch = Observer::new();
+        watch.observe_until(20, beat(1));
         watch.now += 9;
-        watch.looks(30, beat(1));
+        watch.observe_until(30, beat(1));
         assert_eq!(watch.silent(), Duration::ZERO);
-        watch.looks(35, beat(1));
+        watch.observe_until(35, beat(1));
         watch.now += 8;
-        watch.looks(44, beat(1));
+        watch.observe_until(44, beat(1));
         assert!(watch.silent() > 13 * SECOND, "a short one is none");
     }
 
     #[test]
     fn a_look_that_failed_is_a_gap() {
-        let mut watch = Watch::new();
-        watch.looks(20, beat(1));
-        watch.liveness.miss();
-        watch.looks(21, beat(1));
+        let mut watch = Observer::new();
+        watch.observe_until(20, beat(1));
+        watch.liveness.observation_failed();
+        watch.observe_until(21, beat(1));
         assert_eq!(watch.silent(), Duration::ZERO);
-        watch.looks(25, beat(1));
+        watch.observe_until(25, beat(1));
         assert!(watch.silent() > 3 * SECOND);
     }
 
     #[test]
     fn another_process_of_the_server_is_a_gap() {
-        let mut watch = Watch::new();
-        watch.looks(20, beat(1));
+        let mut watch = Observer::new();
+        watch.observe_until(20, beat(1));
         watch.server = Some(Bson::Int32(2));
-        watch.looks(21, beat(1));
+        watch.observe_until(21, beat(1));
         assert_eq!(watch.silent(), Duration::ZERO);
-        watch.looks(25, beat(1));
+        watch.observe_until(25, beat(1));
         assert!(watch.silent() > 3 * SECOND);
     }
 
     #[test]
     fn who_is_not_seen_is_not_judged() {
-        let mut watch = Watch::new();
-        watch.looks(20, beat(1));
-        let empty = Look { signs: Vec::new(), ..watch.liveness.last.clone().unwrap() };
-        watch.liveness.look(empty);
-        assert!(watch.liveness.silent(&Who::ours("a", "b")).is_none());
-        assert!(watch.liveness.silent(&Who::foreign("a")).is_none());
+        let mut watch = Observer::new();
+        watch.observe_until(20, beat(1));
+        let empty = Observation { signs: Vec::new(), ..watch.liveness.last.clone().unwrap() };
+        watch.liveness.observe(empty);
+        assert!(watch.liveness.silent(&NodeIdentity::ours("a", "b")).is_none());
+        assert!(watch.liveness.silent(&NodeIdentity::foreign("a")).is_none());
     }
 }

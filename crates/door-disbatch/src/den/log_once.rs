@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-/// Subjects that are remembered; with more, everything is logged once more.
+/// Maximum number of subjects; beyond it, everything is logged once more.
 const SUBJECTS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct LogOnce(HashMap<String, String>);
 
 impl LogOnce {
-    /// Whether this is news about the subject.
+    /// Whether this text is new for the subject.
     pub(crate) fn is_news(&mut self, subject: &str, text: &str) -> bool {
         if self.0.get(subject).is_some_and(|logged| logged == text) {
             return false;
@@ -21,7 +21,7 @@ impl LogOnce {
         true
     }
 
-    /// The subject is fine. Returns whether a problem was logged before.
+    /// The subject is fine again. Returns whether a problem had been logged.
     pub(crate) fn is_over(&mut self, subject: &str) -> bool {
         self.0.remove(subject).is_some()
     }

@@ -8,7 +8,7 @@
 //! | `entry`, `lease` | the name and the lease: acquired, renewed, lost; when the fence may tick |
 //! | `liveness`, `orphan` | silent nodes, and what happens to their tasks |
 //! | `pass`, `turn`, `limit` | claims in fair turns, within every limit |
-//! | `runs`, `held` | the tasks of this node; comparison with the database |
+//! | `runs`, `reconcile` | the tasks of this node; comparison with the database |
 //! | `plugins` | which queues are served, by which programs |
 //! | `tend` | background work besides the passes: the next three |
 //! | `due` | tasks that wait for a time or for others |
@@ -21,7 +21,6 @@
 mod counters;
 mod due;
 mod entry;
-mod held;
 mod here;
 mod hook;
 mod invalid;
@@ -33,6 +32,7 @@ mod node;
 mod orphan;
 mod pass;
 mod plugins;
+mod reconcile;
 mod refusal;
 mod report;
 mod runs;
@@ -53,24 +53,24 @@ pub(crate) use self::lease::fence_time;
 use self::node::Node;
 use crate::config::Config;
 
-/// What a node uses of its machine.
+/// What a node needs from its machine.
 pub struct Tools {
     pub launcher: Arc<dyn Launcher>,
-    /// Its mark must be new at every start, and its time [`Config::fence_time`].
+    /// Its mark must be new at every start, and its time limit must be [`Config::fence_time`].
     pub fence: Arc<dyn Fence>,
-    /// Of the program, for the node's entry.
+    /// The program's version, for the node's entry.
     pub version: String,
-    /// The most tasks that the machine has room for.
+    /// Maximum number of tasks on this machine.
     pub runs_max: u64,
 }
 
-/// Is an execution node until it is asked to stop: then nothing more is claimed, and what runs has
-/// the configured time to end.
+/// Runs an execution node until `stop`: then it claims nothing more, and running tasks have the
+/// configured time to end.
 ///
 /// # Errors
 ///
-/// A sentence, when it cannot begin, or when a hook says that it must end. A database that goes
-/// away later is waited for.
+/// If it cannot start, or a fatal hook fails. It waits for a database that becomes unavailable
+/// later.
 pub async fn run(config: Config, tools: Tools, stop: Stop) -> Result<(), String> {
     let quiet = entry::idle(&tools.fence);
     let ready = tokio::select! {

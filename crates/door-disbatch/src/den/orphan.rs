@@ -6,39 +6,39 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Bson, DateTime, Document};
 
 use super::lease::Host;
-use super::liveness::{Liveness, Look, Who};
+use super::liveness::{Liveness, NodeIdentity, Observation};
 use super::refusal::Refusals;
 use crate::config::Config;
 use crate::database::{Clock, Database, DbError, Owner};
 use crate::doc::{Hold, Node, at};
 
-/// A foreign node starts what it claims within a moment.
+/// Foreign nodes start claimed tasks almost at once, so older claims are lost.
 const CLAIMED_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 const PORT: u16 = 27017;
 
-/// What one look has shown.
-pub(super) struct Seen {
+/// The database as one observation found it.
+pub(super) struct Snapshot {
     pub(super) entries: Vec<Node>,
     pub(super) queues: Vec<Document>,
-    /// What the servers say of themselves.
+    /// The servers, as they name themselves.
     pub(super) hosts: Vec<Host>,
-    /// Whether a restart of the server would be seen.
+    /// Whether a restart of the server would be noticed.
     pub(super) vouched: bool,
     pub(super) owners: Vec<Owner>,
-    /// Each with its queue.
+    /// Holds with their queues.
     pub(super) holds: Vec<(Bson, Hold)>,
 }
 
-pub(super) struct Watch {
+pub(super) struct NodeWatch {
     liveness: Liveness,
     begin: Instant,
     orphan_after: Duration,
     orphan_foreign: Option<Duration>,
 }
 
-impl Watch {
-    pub(super) fn new(config: &Config) -> Watch {
-        Watch {
+impl NodeWatch {
+    pub(super) fn new(config: &Config) -> NodeWatch {
+        NodeWatch {
             liveness: Liveness::new(config.heartbeat),
             begin: Instant::now(),
             orphan_after: config.orphan_after,
@@ -47,19 +47,23 @@ impl Watch {
     }
 
     /// Observes all nodes, and updates the clock with the server's time.
-    pub(super) async fn look(
+    pub(super) async fn observe(
         &mut self,
         database: &Database,
         clock: &Clock,
-    ) -> Result<Seen, DbError> {
-        let seen = self.try_look(database, clock).await;
+    ) -> Result<Snapshot, DbError> {
+        let seen = self.try_observe(database, clock).await;
         if seen.is_err() {
-            self.liveness.miss();
+            self.liveness.observation_failed();
         }
         seen
     }
 
-    async fn try_look(&mut self, database: &Database, clock: &Clock) -> Result<Seen, DbError> {
+    async fn try_observe(
+        &mut self,
+        database: &Database,
+        clock: &Clock,
+    ) -> Result<Snapshot, DbError> {
         let sent = self.begin.elapsed();
         let hello = database.hello().await?;
         if let Ok(time) = hello.get_datetime("localTime") {
@@ -69,7 +73,7 @@ impl Watch {
         let owners = database.owners().await?;
         let queues = database.queues().await?;
         let received = self.begin.elapsed();
-        // Of several routers any may answer; which one it was says nothing of the database.
+        // Any of several routers may answer, so its process id says nothing about the database.
         let routed = hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
         let server = at(&hello, "topologyVersion.processId").filter(|_| !routed).cloned();
         let entries: Vec<(Node, Option<Bson>)> = entries
@@ -81,17 +85,17 @@ impl Watch {
         let holds = holds(&queues);
         let signs = signs(&entries, &owners, &holds);
         let entries = entries.into_iter().map(|(node, _)| node).collect();
-        // Where a restart cannot be seen, others may not notice what we take for one.
+        // If restarts are not visible, others may miss one that we think we observed.
         let (hosts, vouched) = (hosts(&hello), server.is_some());
-        self.liveness.look(Look { sent, received, server, signs });
-        Ok(Seen { entries, queues, hosts, vouched, holds, owners })
+        self.liveness.observe(Observation { sent, received, server, signs });
+        Ok(Snapshot { entries, queues, hosts, vouched, holds, owners })
     }
 
-    /// Orphans the tasks of dead nodes. `me` is the boot of this node, if it has one.
+    /// Orphans the tasks of dead nodes. `me` is this node's own boot, if it has one.
     pub(super) async fn clear(
         &self,
         database: &Database,
-        seen: &Seen,
+        seen: &Snapshot,
         node: &str,
         boot: Option<&str>,
         now: DateTime,
@@ -104,20 +108,20 @@ impl Watch {
             let cleared = if who.node.is_empty() {
                 drop_holds(database, seen, dead).await
             } else if self.is_dead(who, seen) {
-                bury(database, &who.node, dead, beat, now).await
+                evict(database, &who.node, dead, beat, now).await
             } else {
                 Ok(())
             };
-            refusals.pass_over(cleared)?;
+            refusals.skip_refused(cleared)?;
         }
         for owner in seen.owners.iter().filter(|owner| owner.boot.is_none()) {
-            refusals.pass_over(self.clear_foreign(database, owner, node, now).await)?;
+            refusals.skip_refused(self.clear_foreign(database, owner, node, now).await)?;
         }
-        refusals.told()
+        refusals.into_result()
     }
 
-    /// A node may ask for more time than ours gives.
-    fn is_dead(&self, who: &Who, seen: &Seen) -> bool {
+    /// A node may have configured a longer time than ours.
+    fn is_dead(&self, who: &NodeIdentity, seen: &Snapshot) -> bool {
         let entry = seen.entries.iter().find(|entry| entry.name == who.node);
         let asked = entry.filter(|entry| entry.boot == who.boot).and_then(|it| it.orphan_after);
         let time = asked.unwrap_or_default().max(self.orphan_after);
@@ -131,32 +135,36 @@ impl Watch {
         me: &str,
         now: DateTime,
     ) -> Result<(), DbError> {
-        let silent = self.liveness.silent(&Who::foreign(&owner.node));
+        let silent = self.liveness.silent(&NodeIdentity::foreign(&owner.node));
         let silent = silent.map_or(Duration::ZERO, |(time, _)| time);
         if owner.claimed > 0 && (owner.node == me || silent >= self.orphan_after) {
             let age = i64::try_from(CLAIMED_AGE_MAX.as_millis()).unwrap_or(i64::MAX);
             let before = DateTime::from_millis(now.timestamp_millis().saturating_sub(age));
             let tasks = database.orphan_foreign_claimed(&owner.node, before, now).await?;
-            told(&owner.node, tasks, "claimed and never started");
+            log_orphaned(&owner.node, tasks, "claimed and never started");
         }
         if owner.running > 0 && self.orphan_foreign.is_some_and(|time| silent >= time) {
             let tasks = database.orphan_foreign_running(&owner.node, now).await?;
-            told(&owner.node, tasks, "running on a node that is silent for `orphan_foreign`");
+            log_orphaned(
+                &owner.node,
+                tasks,
+                "running on a node that is silent for `orphan_foreign`",
+            );
         }
         Ok(())
     }
 }
 
-/// Takes the name from a boot that is held dead, unless it has shown life since; then it can never
-/// renew its lease again, and all that it had is orphaned.
-pub(super) async fn bury(
+/// Takes the name from a dead boot, unless it has shown life since. It can then never renew its
+/// lease again, and all its tasks are orphaned.
+pub(super) async fn evict(
     database: &Database,
     node: &str,
     boot: &str,
     beat: &Option<Bson>,
     now: DateTime,
 ) -> Result<(), DbError> {
-    if !database.node_bury(node, boot, beat).await? {
+    if !database.node_evict(node, boot, beat).await? {
         return Ok(());
     }
     let tasks = database.orphan_ours(node, boot, now).await?;
@@ -164,14 +172,15 @@ pub(super) async fn bury(
     Ok(())
 }
 
-fn told(node: &str, tasks: u64, what: &str) {
+fn log_orphaned(node: &str, tasks: u64, what: &str) {
     if tasks > 0 {
         tracing::warn!(node, tasks, "orphaned tasks of a foreign node: {what}");
     }
 }
 
-/// Holds of a boot that has neither an entry nor a task: they came when it was dead already.
-async fn drop_holds(database: &Database, seen: &Seen, boot: &str) -> Result<(), DbError> {
+/// Drops the holds of a boot that has neither an entry nor a task: they were written after its
+/// death.
+async fn drop_holds(database: &Database, seen: &Snapshot, boot: &str) -> Result<(), DbError> {
     for (queue, hold) in seen.holds.iter().filter(|(_, hold)| hold.boot == boot) {
         if let Bson::ObjectId(queue) = queue {
             database.hold_drop(*queue, &hold.id).await?;
@@ -180,7 +189,7 @@ async fn drop_holds(database: &Database, seen: &Seen, boot: &str) -> Result<(), 
     Ok(())
 }
 
-/// The holds of all queues, odd ones too; what is no hold is skipped.
+/// The holds of all queues, including invalid queues; invalid holds are skipped.
 pub(super) fn holds(queues: &[Document]) -> Vec<(Bson, Hold)> {
     let mut all = Vec::new();
     for queue in queues {
@@ -196,19 +205,21 @@ pub(super) fn holds(queues: &[Document]) -> Vec<(Bson, Hold)> {
     all
 }
 
-/// All owners of an entry, a task or a hold, with their signs of life.
+/// All owners of an entry, a task or a hold, with their life signs.
 fn signs(
     entries: &[(Node, Option<Bson>)],
     owners: &[Owner],
     holds: &[(Bson, Hold)],
-) -> Vec<(Who, Option<Bson>)> {
+) -> Vec<(NodeIdentity, Option<Bson>)> {
     let mut signs = Vec::new();
     let mut known = HashSet::new();
     let mut boots = HashSet::new();
     for (node, beat) in entries {
         let (who, sign) = match &node.boot {
-            Some(boot) => (Who::ours(&node.name, boot), beat.clone().unwrap_or(Bson::Null)),
-            None => (Who::foreign(&node.name), node.timestamp.clone()),
+            Some(boot) => {
+                (NodeIdentity::ours(&node.name, boot), beat.clone().unwrap_or(Bson::Null))
+            }
+            None => (NodeIdentity::foreign(&node.name), node.timestamp.clone()),
         };
         boots.extend(node.boot.clone());
         if known.insert(who.clone()) {
@@ -216,7 +227,7 @@ fn signs(
         }
     }
     for owner in owners {
-        let who = Who { node: owner.node.clone(), boot: owner.boot.clone() };
+        let who = NodeIdentity { node: owner.node.clone(), boot: owner.boot.clone() };
         boots.extend(owner.boot.clone());
         if known.insert(who.clone()) {
             signs.push((who, None));
@@ -224,13 +235,13 @@ fn signs(
     }
     for (_, hold) in holds {
         if boots.insert(hold.boot.clone()) {
-            signs.push((Who::ours("", &hold.boot), None));
+            signs.push((NodeIdentity::ours("", &hold.boot), None));
         }
     }
     signs
 }
 
-/// What is not the same as itself would never be seen to stay as it is.
+/// Replaces values that do not equal themselves (NaN), which would never be observed as unchanged.
 fn comparable(sign: Bson) -> Bson {
     match sign {
         Bson::Double(number) if number.is_nan() => Bson::Undefined,
@@ -238,7 +249,7 @@ fn comparable(sign: Bson) -> Bson {
     }
 }
 
-/// The members of a replica set, as they name themselves.
+/// The members of a replica set, by their own names.
 fn hosts(hello: &Document) -> Vec<Host> {
     let names = ["hosts", "passives"].into_iter().filter_map(|list| hello.get_array(list).ok());
     let names = names.flatten().filter_map(Bson::as_str);
@@ -279,12 +290,12 @@ mod tests {
         let hold = |boot: &str| (Bson::Null, Hold { id: "x".into(), boot: boot.to_owned() });
         let signs = signs(&entries, &owners, &[hold("1"), hold("0"), hold("9"), hold("9")]);
         let expected = vec![
-            (Who::ours("ours", "1"), Some(Bson::Int64(7))),
-            (Who::foreign("foreign"), Some(Bson::DateTime(time))),
-            (Who::ours("ours", "0"), None),
-            (Who::foreign("ours"), None),
-            (Who::foreign("gone"), None),
-            (Who::ours("", "9"), None),
+            (NodeIdentity::ours("ours", "1"), Some(Bson::Int64(7))),
+            (NodeIdentity::foreign("foreign"), Some(Bson::DateTime(time))),
+            (NodeIdentity::ours("ours", "0"), None),
+            (NodeIdentity::foreign("ours"), None),
+            (NodeIdentity::foreign("gone"), None),
+            (NodeIdentity::ours("", "9"), None),
         ];
         assert_eq!(signs, expected);
     }

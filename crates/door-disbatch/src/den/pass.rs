@@ -11,63 +11,67 @@ use tokio_util::sync::CancellationToken;
 use super::entry::Term;
 use super::limit::Increase;
 use super::log_once::LogOnce;
-use super::orphan::Seen;
+use super::orphan::Snapshot;
 use super::plugins::Programs;
 use super::runs::{Claimed, Runs};
 use super::turn::Turns;
 use crate::config::{Config, Plugin};
-use crate::database::{Clock, Database, DbError, Me, Owner, Run, token};
+use crate::database::{Clock, Database, DbError, NodeBoot, Owner, Run, token};
 use crate::dialect::Dialect;
 use crate::doc::{Limit, Queue, Sort};
-use crate::task::Parts;
+use crate::task::RunContext;
 
 /// Default maximum number of tasks of one node.
 pub(super) const RUNS_MAX: u64 = 10_000;
-/// Claims in one go; the node looks after itself before it goes on.
+/// Maximum number of claims before the next regular pass.
 const CLAIMS_MAX: usize = 200;
-/// The same as a time, for a database with much to do.
+/// The same as a time limit, for a busy database.
 const GO_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What a pass works with.
+/// The inputs of one round of claims.
 pub(super) struct Pass<'a> {
     pub(super) database: &'a Database,
     pub(super) clock: &'a Clock,
     pub(super) term: &'a Term,
-    pub(super) parts: &'a Arc<Parts>,
+    pub(super) context: &'a Arc<RunContext>,
     pub(super) runs: &'a Runs,
-    /// The node's own.
+    /// The limit of the node.
     pub(super) limit: Limit,
     pub(super) stopping: &'a CancellationToken,
-    /// What the machine has room for.
+    /// Maximum number of tasks on this machine.
     pub(super) runs_max: u64,
-    pub(super) left: &'a Left,
+    pub(super) left: &'a EarlierTasks,
 }
 
-/// What others that had this name before have left running, foreign nodes and other starts: it
-/// counts against the limits, as everything under the name does.
+/// Tasks still running under this node's name that belong to foreign nodes or earlier starts. They
+/// count against the limits like all tasks under the name.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct EarlierTasks {
     count: u64,
     by_queue: HashMap<ObjectId, u64>,
 }
 
-impl Left {
-    pub(super) async fn look(database: &Database, seen: &Seen, me: &Me) -> Result<Left, DbError> {
+impl EarlierTasks {
+    pub(super) async fn load(
+        database: &Database,
+        seen: &Snapshot,
+        me: &NodeBoot,
+    ) -> Result<EarlierTasks, DbError> {
         let other = |owner: &&Owner| {
             owner.node == me.node && owner.boot.as_deref() != Some(me.boot.as_str())
         };
         let others = seen.owners.iter().filter(other);
         let count = others.map(|owner| owner.claimed + owner.running).sum();
         match count {
-            0 => Ok(Left::default()),
-            _ => Ok(Left { count, by_queue: database.left_under(me).await? }),
+            0 => Ok(EarlierTasks::default()),
+            _ => Ok(EarlierTasks { count, by_queue: database.earlier_tasks(me).await? }),
         }
     }
 }
 
-/// Whether there may be more to take at once.
+/// Whether there may be more to claim at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum More {
+pub(super) enum Backlog {
     Perhaps,
     No,
 }
@@ -79,7 +83,7 @@ impl Pass<'_> {
         turns: &mut Turns,
         increase: &mut Increase,
         logged: &mut LogOnce,
-    ) -> Result<More, DbError> {
+    ) -> Result<Backlog, DbError> {
         let ids: Vec<ObjectId> = queues.iter().map(|(queue, _)| queue.id).collect();
         let mut open = turns.order(&ids);
         let (begin, mut claims) = (Instant::now(), 0);
@@ -88,46 +92,47 @@ impl Pass<'_> {
             for place in open {
                 let (queue, plugin) = &queues[place];
                 if !self.node_has_room(increase) {
-                    return Ok(More::No);
+                    return Ok(Backlog::No);
                 }
                 if !self.queue_has_room(queue, increase) {
                     continue;
                 }
                 let taken = self.take(queue, plugin).await;
-                if taken_or_told(queue, taken, logged)? {
+                if taken_or_logged(queue, taken, logged)? {
                     turns.served(queue.id);
-                    increase.took(queue.id);
+                    increase.record_claim(queue.id);
                     still.push(place);
                     claims += 1;
                 }
                 if claims >= CLAIMS_MAX || begin.elapsed() >= GO_TIME_MAX {
                     turns.served(queue.id);
-                    return Ok(More::Perhaps);
+                    return Ok(Backlog::Perhaps);
                 }
             }
             open = still;
         }
-        Ok(More::No)
+        Ok(Backlog::No)
     }
 
     fn node_has_room(&self, increase: &Increase) -> bool {
-        let places = self.runs.places() + self.left.count;
-        let room = places < self.runs_max.min(RUNS_MAX) && self.limit.allows_one_more(places);
+        let slots_used = self.runs.slots_used() + self.left.count;
+        let room =
+            slots_used < self.runs_max.min(RUNS_MAX) && self.limit.allows_one_more(slots_used);
         let may = self.term.may_start() && !self.stopping.is_cancelled();
         room && increase.node_has_room() && may
     }
 
-    /// The limit of a released queue holds over all nodes; holds share it out.
+    /// In the released dialect, a queue's limit holds across all nodes and is shared by holds.
     fn queue_has_room(&self, queue: &Queue, increase: &Increase) -> bool {
         let left = match self.database.dialect() {
             Dialect::Seed => self.left.by_queue.get(&queue.id).copied().unwrap_or(0),
             Dialect::Released => 0,
         };
-        let here = self.runs.places_of(queue.id) + left;
+        let here = self.runs.slots_used_by(queue.id) + left;
         increase.has_room(queue.id) && queue.limit.allows_one_more(here)
     }
 
-    /// Claims a task of the queue and starts it. False: there is none, or no room.
+    /// Claims a task of the queue and starts it. False: there is no task or no free slot.
     async fn take(&self, queue: &Queue, plugin: &Plugin) -> Result<bool, DbError> {
         if !self.database.claimable(queue).await? {
             return Ok(false);
@@ -140,9 +145,9 @@ impl Pass<'_> {
                 return Ok(false);
             }
         }
-        // It keeps its place until it is known what became of it: without an answer it may still be
-        // made, however late, and what goes wrong behind it is put right by the next pass.
-        self.runs.ask(&token, queue.id);
+        // It occupies a slot until its outcome is known: an unanswered claim may still be made,
+        // however late. The next pass corrects whatever goes wrong after it.
+        self.runs.claim_requested(&token, queue.id);
         let claimed = match self.database.claim(queue, me, &token, self.clock.now()).await {
             Ok(claimed) => claimed,
             Err(away @ DbError::Away(_)) => return Err(away),
@@ -163,19 +168,18 @@ impl Pass<'_> {
         }
         let (me, queue, plugin) = (me.clone(), queue.clone(), plugin.clone());
         let claimed = Claimed { me, run, task, queue, plugin };
-        self.runs.start(Arc::clone(self.parts), claimed);
+        self.runs.start(Arc::clone(self.context), claimed);
         Ok(true)
     }
 
     async fn not_taken(&self, shared: bool, queue: &Queue, token: &str) -> Result<(), DbError> {
-        self.runs.answered(token);
+        self.runs.claim_answered(token);
         if shared { self.database.hold_drop(queue.id, token).await } else { Ok(()) }
     }
 }
 
-/// Whether a task was taken. What the database refuses concerns one queue, and keeps no other one
-/// from being served.
-fn taken_or_told(
+/// Whether a task was claimed. A refusal concerns one queue and must not affect the others.
+fn taken_or_logged(
     queue: &Queue,
     taken: Result<bool, DbError>,
     logged: &mut LogOnce,

@@ -10,7 +10,7 @@ use mongodb::bson::oid::ObjectId;
 use crate::config::{Config, Plugin};
 use crate::doc::Queue;
 
-/// How long what was found out about a program is believed.
+/// How long the result of a program check stays valid.
 const BELIEVED: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The program for a queue's tasks, or why this node leaves the queue alone.
+    /// The program for a queue's tasks, or the reason why this node does not serve the queue.
     pub(super) fn of(&mut self, queue: &Queue, config: &Config) -> Result<Plugin, String> {
         if !is_served(queue.id, config) {
             return Err("the configuration excludes it on this node".into());
@@ -50,7 +50,7 @@ impl Programs {
     }
 }
 
-/// `activequeues` wins when both lists are there.
+/// `activequeues` takes precedence if both lists exist.
 fn is_served(queue: ObjectId, config: &Config) -> bool {
     let id = queue.to_hex();
     match config.active_queues.is_empty() {

@@ -7,45 +7,45 @@ use mongodb::bson::Bson;
 
 use super::refusal::Refusals;
 use super::runs::{self, Runs};
-use crate::database::{Clock, Database, DbError, Me};
+use crate::database::{Clock, Database, DbError, NodeBoot};
 use crate::doc::Hold;
 use crate::status::{CLAIMED, ORPHANED};
-use crate::task::Why;
+use crate::task::StopReason;
 
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    /// In the database and unknown here, seen in the last pass.
+pub(super) struct Reconciler {
+    /// Tokens that the last pass found in the database but not here.
     strange: HashSet<String>,
 }
 
-/// What a comparison has shown.
-pub(super) struct Compared {
-    /// What the database goes on to show as ours although it is not here: as long as it does, the
-    /// holds of these tokens have to stay.
+/// The result of a comparison.
+pub(super) struct Differences {
+    /// Tokens that the database still shows as ours although their tasks are not here. Their holds
+    /// must stay until then.
     pub(super) standing: HashSet<String>,
-    /// Some of it could not be given back or ended.
+    /// The first refusal to release or end one of them.
     pub(super) refused: Result<(), DbError>,
 }
 
-impl Held {
+impl Reconciler {
     pub(super) async fn compare(
         &mut self,
         database: &Database,
         clock: &Clock,
-        me: &Me,
+        me: &NodeBoot,
         runs: &Runs,
-    ) -> Result<Compared, DbError> {
+    ) -> Result<Differences, DbError> {
         let mut standing = HashSet::new();
         let mut refusals = Refusals::default();
-        for held in database.claimed_by(me).await? {
-            let (run, token) = (&held.run, &held.run.token);
+        for reconcile in database.claimed_by(me).await? {
+            let (run, token) = (&reconcile.run, &reconcile.run.token);
             if runs.knows(token) {
-                if held.cancel {
-                    runs.end(token, Why::Cancelled);
+                if reconcile.cancel {
+                    runs.end(token, StopReason::Cancelled);
                 }
                 continue;
             }
-            let gone = if held.status == CLAIMED {
+            let gone = if reconcile.status == CLAIMED {
                 tracing::info!(task = %run.id, "claimed without a confirmation; released");
                 runs::give_back(database, clock, run, me).await.map(|()| true)
             } else if self.strange.contains(token) {
@@ -53,24 +53,24 @@ impl Held {
                 tracing::error!(task = %run.id, "marked as running, but not here; orphaned");
                 database.finish(run, me, &ending, clock.now()).await.map(|_| true)
             } else {
-                // It may have ended just now.
+                // It may have ended a moment ago.
                 Ok(false)
             };
-            match refusals.pass_over(gone)? {
-                Some(true) => runs.answered(token),
+            match refusals.skip_refused(gone)? {
+                Some(true) => runs.claim_answered(token),
                 Some(false) | None => drop(standing.insert(token.clone())),
             }
         }
         self.strange.clone_from(&standing);
-        Ok(Compared { standing, refused: refusals.told() })
+        Ok(Differences { standing, refused: refusals.into_result() })
     }
 }
 
-/// Drops those of all holds under our boot that no task has, neither here nor among the `standing`.
+/// Drops our holds that belong to no task, neither here nor among `standing`.
 pub(super) async fn drop_stray_holds(
     database: &Database,
     holds: &[(Bson, Hold)],
-    me: &Me,
+    me: &NodeBoot,
     runs: &Runs,
     standing: &HashSet<String>,
 ) -> Result<(), DbError> {
@@ -78,8 +78,8 @@ pub(super) async fn drop_stray_holds(
     for (queue, hold) in holds.iter().filter(|(_, hold)| hold.boot == me.boot) {
         let needed = runs.needs_hold(&hold.id) || standing.contains(&hold.id);
         if let (Bson::ObjectId(queue), false) = (queue, needed) {
-            refusals.pass_over(database.hold_drop(*queue, &hold.id).await)?;
+            refusals.skip_refused(database.hold_drop(*queue, &hold.id).await)?;
         }
     }
-    refusals.told()
+    refusals.into_result()
 }

@@ -2,13 +2,16 @@
 
 use crate::database::DbError;
 
-/// The first refusal, to be told in the end.
+/// Collects refusals; keeps the first one.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Option<DbError>);
 
 impl Refusals {
-    /// What was done; nothing when it was refused. A database that is away ends all.
-    pub(super) fn pass_over<T>(&mut self, done: Result<T, DbError>) -> Result<Option<T>, DbError> {
+    /// The result, or `None` if it was refused. An unavailable database is an error.
+    pub(super) fn skip_refused<T>(
+        &mut self,
+        done: Result<T, DbError>,
+    ) -> Result<Option<T>, DbError> {
         match done {
             Ok(done) => Ok(Some(done)),
             Err(away @ DbError::Away(_)) => Err(away),
@@ -19,7 +22,7 @@ impl Refusals {
         }
     }
 
-    pub(super) fn told(self) -> Result<(), DbError> {
+    pub(super) fn into_result(self) -> Result<(), DbError> {
         self.0.map_or(Ok(()), Err)
     }
 }
@@ -32,12 +35,12 @@ mod tests {
     fn only_an_absence_ends_all() {
         let refused = |text: &str| Err::<(), _>(DbError::Refused(text.to_owned()));
         let mut refusals = Refusals::default();
-        assert_eq!(refusals.pass_over(Ok(5)), Ok(Some(5)));
-        assert_eq!(refusals.pass_over(refused("first")), Ok(None));
-        assert_eq!(refusals.pass_over(refused("second")), Ok(None));
+        assert_eq!(refusals.skip_refused(Ok(5)), Ok(Some(5)));
+        assert_eq!(refusals.skip_refused(refused("first")), Ok(None));
+        assert_eq!(refusals.skip_refused(refused("second")), Ok(None));
         let away = DbError::Away("gone".to_owned());
-        assert_eq!(refusals.pass_over(Err::<(), _>(away.clone())), Err(away));
-        assert_eq!(refusals.told(), refused("first"));
-        assert_eq!(Refusals::default().told(), Ok(()));
+        assert_eq!(refusals.skip_refused(Err::<(), _>(away.clone())), Err(away));
+        assert_eq!(refusals.into_result(), refused("first"));
+        assert_eq!(Refusals::default().into_result(), Ok(()));
     }
 }

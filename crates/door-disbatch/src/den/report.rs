@@ -1,10 +1,10 @@
-//! What a node of the seed reports of each queue in its own entry: pure.
+//! The statistics of each queue that a node of the seed's dialect stores in its entry. Pure.
 
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::doc::{Limit, Queue};
 
-/// `doing` counts what is claimed or running on all nodes.
+/// `doing`: claimed or running tasks on all nodes.
 pub(super) fn report(queue: &Queue, doing: u64) -> Document {
     let doing = i64::try_from(doing).unwrap_or(i64::MAX);
     let todo = queue.count_todo.unwrap_or(0);
@@ -18,7 +18,7 @@ pub(super) fn report(queue: &Queue, doing: u64) -> Document {
         "name": &queue.name,
         "constructor": &queue.plugin,
         "maxthreads": limit,
-        // Counters are changed behind the tasks, so for a moment they may say less than nothing.
+        // Counters are updated after the tasks, so the difference may be negative for a moment.
         "tasks_todo": todo.saturating_sub(doing).max(0),
         "tasks_doing": doing,
         "tasks_done": done.max(0),

@@ -12,19 +12,18 @@ use tokio::sync::Notify;
 use windlass_core::sync::lock;
 
 use crate::config::Plugin;
-use crate::database::{Clock, Database, DbError, Ending, Me, Run};
+use crate::database::{Clock, Database, DbError, Ending, NodeBoot, Run};
 use crate::dialect::Dialect;
 use crate::doc::Queue;
 use crate::status::CANCELLED;
-use crate::task::{self, EndHandle, Parts, Ran, Why, Work};
+use crate::task::{self, EndHandle, RunContext, RunEnd, StopReason, TaskToRun};
 
 #[derive(Clone, Default)]
 pub(super) struct Runs {
     by_token: Arc<Mutex<HashMap<String, Entry>>>,
-    /// Claims that were asked for and are not known to be made or not: each has its place, even
-    /// without an answer for a while, because it may still be made.
-    asked: Arc<Mutex<HashMap<String, (ObjectId, Instant)>>>,
-    /// A task has ended, so that there may be room for another one.
+    /// Claims without a known outcome. Each occupies a slot, because it may still be made.
+    pending_claims: Arc<Mutex<HashMap<String, (ObjectId, Instant)>>>,
+    /// Notified when a task has ended and may have freed a slot.
     pub(super) ended: Arc<Notify>,
 }
 
@@ -35,7 +34,7 @@ struct Entry {
 
 /// A claimed task, ready to be run.
 pub(super) struct Claimed {
-    pub(super) me: Me,
+    pub(super) me: NodeBoot,
     pub(super) run: Run,
     pub(super) task: Document,
     pub(super) queue: Queue,
@@ -43,20 +42,20 @@ pub(super) struct Claimed {
 }
 
 impl Runs {
-    /// The tasks that are here.
+    /// The number of tasks on this node.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// Those and all claims that may still be made count against the node's limit.
-    pub(super) fn places(&self) -> u64 {
-        (self.lock().len() + lock(&self.asked).len()) as u64
+    /// Tasks and pending claims: what counts against the node's limit.
+    pub(super) fn slots_used(&self) -> u64 {
+        (self.lock().len() + lock(&self.pending_claims).len()) as u64
     }
 
-    /// The same of one queue.
-    pub(super) fn places_of(&self, queue: ObjectId) -> u64 {
+    /// The same for one queue.
+    pub(super) fn slots_used_by(&self, queue: ObjectId) -> u64 {
         let here = self.lock().values().filter(|entry| entry.queue == queue).count();
-        let open = lock(&self.asked).values().filter(|(of, _)| *of == queue).count();
+        let open = lock(&self.pending_claims).values().filter(|(of, _)| *of == queue).count();
         (here + open) as u64
     }
 
@@ -66,71 +65,71 @@ impl Runs {
 
     /// Whether the hold with this token is still needed.
     pub(super) fn needs_hold(&self, token: &str) -> bool {
-        self.knows(token) || lock(&self.asked).contains_key(token)
+        self.knows(token) || lock(&self.pending_claims).contains_key(token)
     }
 
-    /// Before a claim is asked for.
-    pub(super) fn ask(&self, token: &str, queue: ObjectId) {
-        lock(&self.asked).insert(token.to_owned(), (queue, Instant::now()));
+    /// To be called before a claim is sent.
+    pub(super) fn claim_requested(&self, token: &str, queue: ObjectId) {
+        lock(&self.pending_claims).insert(token.to_owned(), (queue, Instant::now()));
     }
 
-    /// What became of the claim is known.
-    pub(super) fn answered(&self, token: &str) {
-        lock(&self.asked).remove(token);
+    /// The outcome of the claim is known.
+    pub(super) fn claim_answered(&self, token: &str) {
+        lock(&self.pending_claims).remove(token);
     }
 
-    /// Claims that were asked for so long ago do not come any more.
+    /// Forgets claims this old, which can no longer be made.
     pub(super) fn forget_older(&self, age: Duration) {
-        lock(&self.asked).retain(|_, (_, since)| since.elapsed() < age);
+        lock(&self.pending_claims).retain(|_, (_, since)| since.elapsed() < age);
     }
 
-    /// Ends one of them, if it is here.
-    pub(super) fn end(&self, token: &str, why: Why) {
+    /// Ends a task, if it is on this node.
+    pub(super) fn end(&self, token: &str, why: StopReason) {
         if let Some(entry) = self.lock().get(token) {
             entry.handle.end(why);
         }
     }
 
-    pub(super) fn end_all(&self, why: Why) {
+    pub(super) fn end_all(&self, why: StopReason) {
         self.lock().values().for_each(|entry| entry.handle.end(why));
     }
 
-    /// What cannot be written is no longer waited for.
+    /// Stops waiting for a database that cannot be written.
     pub(super) fn give_up(&self) {
         self.lock().values().for_each(|entry| entry.handle.give_up());
     }
 
     /// Runs a task to its end. Must be called within a runtime.
-    pub(super) fn start(&self, parts: Arc<Parts>, claimed: Claimed) {
+    pub(super) fn start(&self, context: Arc<RunContext>, claimed: Claimed) {
         let Claimed { me, run, task, queue, plugin } = claimed;
-        let (handle, ender) = task::ender();
+        let (handle, end_signal) = task::end_signal();
         let (id, token) = (queue.id, run.token.clone());
         self.lock().insert(token.clone(), Entry { queue: id, handle });
-        self.answered(&token);
-        let place = Place { runs: self.clone(), token };
+        self.claim_answered(&token);
+        let guard = EntryGuard { runs: self.clone(), token };
         tokio::spawn(async move {
-            let work = Work { me: me.clone(), task, queue, plugin };
-            let ran = task::run(&parts, work, ender.clone()).await;
-            let mut gone = ran != Ran::Unwritten;
-            if ran == Ran::NotStarted {
-                let (database, clock) = (&parts.database, &parts.clock);
+            let work = TaskToRun { me: me.clone(), task, queue, plugin };
+            let ran = task::run(&context, work, end_signal.clone()).await;
+            let mut gone = ran != RunEnd::Unwritten;
+            if ran == RunEnd::NotStarted {
+                let (database, clock) = (&context.database, &context.clock);
                 let back = || give_back(database, clock, &run, &me);
-                let back = task::until_back(&ender, back).await;
+                let back = task::until_back(&end_signal, back).await;
                 gone = matches!(back, Ok(Ok(())));
                 if let Ok(back) = back {
                     report(back, &run, "given back");
                 }
             }
-            // The limit counts a task as long as the database shows it as ours.
-            if parts.database.dialect() == Dialect::Released && gone {
+            // A task counts against the limit while the database shows it as ours.
+            if context.database.dialect() == Dialect::Released && gone {
                 tokio::select! {
-                    dropped = parts.database.hold_drop(id, &run.token) => {
+                    dropped = context.database.hold_drop(id, &run.token) => {
                         report(dropped, &run, "taken from its queue's limit");
                     }
-                    () = ender.given_up() => {}
+                    () = end_signal.given_up() => {}
                 }
             }
-            drop(place);
+            drop(guard);
         });
     }
 
@@ -139,20 +138,24 @@ impl Runs {
     }
 }
 
-/// Gives up the place of a task when it is dropped, whatever has happened to it.
-struct Place {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock(&mutex)
+}
+
+/// Removes a task's entry on drop, whatever happened to the task.
+struct EntryGuard {
     runs: Runs,
     token: String,
 }
 
-impl Drop for Place {
+impl Drop for EntryGuard {
     fn drop(&mut self) {
         self.runs.lock().remove(&self.token);
         self.runs.ended.notify_one();
     }
 }
 
-/// The next pass finds what is left and does it.
+/// Only logs the error: the next pass repeats it.
 fn report(done: Result<(), DbError>, run: &Run, what: &str) {
     if let Err(error) = done {
         tracing::warn!(task = %run.id, "the task has not been {what} yet: {error}");
@@ -164,7 +167,7 @@ pub(super) async fn give_back(
     database: &Database,
     clock: &Clock,
     run: &Run,
-    me: &Me,
+    me: &NodeBoot,
 ) -> Result<(), DbError> {
     let task = database.task(run.id).await?;
     let cancelled = task
@@ -178,7 +181,7 @@ pub(super) async fn give_back(
     Ok(())
 }
 
-/// An end without any output but the reason.
+/// An end with only a reason as its output.
 pub(super) fn ending(status: i32, why: &str) -> Ending {
     Ending {
         status,
@@ -197,14 +200,14 @@ mod tests {
     #[test]
     fn a_claim_without_an_answer_keeps_its_place_until_it_is_known_or_old() {
         let (runs, queue) = (Runs::default(), ObjectId::new());
-        runs.ask("a", queue);
-        runs.ask("b", ObjectId::new());
-        assert_eq!((runs.places(), runs.places_of(queue), runs.count()), (2, 1, 0));
+        runs.claim_requested("a", queue);
+        runs.claim_requested("b", ObjectId::new());
+        assert_eq!((runs.slots_used(), runs.slots_used_by(queue), runs.count()), (2, 1, 0));
         assert!(runs.needs_hold("a") && !runs.knows("a"));
         runs.forget_older(Duration::from_secs(3600));
-        runs.answered("a");
-        assert_eq!((runs.places(), runs.needs_hold("a")), (1, false));
+        runs.claim_answered("a");
+        assert_eq!((runs.slots_used(), runs.needs_hold("a")), (1, false));
         runs.forget_older(Duration::ZERO);
-        assert_eq!(runs.places(), 0);
+        assert_eq!(runs.slots_used(), 0);
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Settings {
     file: Config,
     stamp: Option<(SystemTime, u64)>,
     active: Option<Document>,
-    /// The ones in force.
+    /// The current settings.
     pub(super) config: Config,
     logged: LogOnce,
 }
@@ -25,7 +25,7 @@ impl Settings {
         Settings { file, stamp, active: None, config, logged: LogOnce::default() }
     }
 
-    /// Reads again what has changed.
+    /// Reloads what has changed.
     pub(super) async fn reload(&mut self, database: &Database) -> Result<(), DbError> {
         let collection = database.collection("config");
         let active = database.one(collection.find_one(doc! { "active": true })).await?;
@@ -45,7 +45,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the file has changed and can be used.
+    /// Whether the file has changed and is valid.
     fn read_file(&mut self) -> bool {
         let stamp = stamp(&self.file);
         if stamp == self.stamp {
@@ -72,8 +72,8 @@ impl Settings {
     }
 }
 
-/// What a running node can change. Who it is, where the database is, how long it may be silent,
-/// where its files are and how much it logs stay as they were.
+/// Applies the settings that a running node can change. Its name, the database, its silence limit,
+/// its files and its log level stay.
 fn taken_over(old: &Config, mut new: Config) -> Config {
     let fixed = |config: &Config| {
         let times = (config.heartbeat, config.orphan_after, config.orphan_foreign);

@@ -12,16 +12,16 @@ use crate::config::{self, Config, Plugin, PluginKind};
 use crate::database::{Clock, Database, DbError, User};
 use crate::task::Temp;
 
-/// How long a database that is away is waited for at the start.
+/// How long to wait for an unavailable database at the start.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Ready {
     pub(super) database: Database,
-    /// The same database, with the user that may write tasks' output.
+    /// The same database as the user that may write task output.
     pub(super) for_tasks: Database,
     pub(super) clock: Clock,
-    /// There was nothing to tell the dialect from.
+    /// The dialect is not known yet.
     pub(super) dialect_open: bool,
     pub(super) temp: Arc<Temp>,
 }
@@ -64,7 +64,7 @@ pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, Strin
     Ok(Ready { database, for_tasks, clock, dialect_open, temp: Arc::new(temp) })
 }
 
-/// The configuration files for plugins; only plugins that use the database need them.
+/// Writes the configuration files for plugins; only plugins that use the database need them.
 pub(super) fn write_files(config: &Config) -> Result<(), String> {
     match config::write_files(config) {
         Err(error) if needs_files(config) => Err(error),
@@ -86,7 +86,7 @@ fn runs_some(config: &Config, which: impl Fn(&Plugin) -> bool) -> bool {
     plugins.any(|plugin| plugin.program.is_absolute() && which(plugin))
 }
 
-/// What was written for Disbatch 4.4 knows no other name of a node than the host's.
+/// Programs written for Disbatch 4.4 expect a node to have the host's name.
 fn warn_of_name(config: &Config) {
     let (node, host) = (&config.node, host_name());
     let looks = |plugin: &Plugin| matches!(plugin.kind, PluginKind::Mongo | PluginKind::Handoff);
@@ -98,15 +98,15 @@ fn warn_of_name(config: &Config) {
     }
 }
 
-/// Whether the database shows its dialect.
+/// Whether the dialect is known.
 async fn prepared(database: &Database, clock: &Clock) -> Result<bool, String> {
     let give_up = Instant::now() + WAIT_MAX;
-    let mut told = false;
+    let mut logged = false;
     loop {
         match prepare(database, clock).await {
             Ok(is_shown) => return Ok(is_shown),
             Err(DbError::Away(error)) if Instant::now() < give_up => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut logged, true) {
                     tracing::warn!("waiting for the database: {error}");
                 }
                 sleep(PAUSE).await;

@@ -15,12 +15,12 @@ use crate::dialect::Dialect;
 use crate::doc::Queue;
 use crate::gridfs::Cleaner;
 
-/// Between two looks at waiting tasks, and between two rounds of everything else.
+/// Pause between two scans of waiting tasks, and between two rounds of everything else.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two steps of the search for files that nothing points to.
+/// Pause between two steps of the search for unreferenced files.
 const CLEAN_PAUSE: Duration = Duration::from_secs(60);
 
-/// Tends forever; dropping it ends it. `view` has the queues that the last pass has seen.
+/// Runs forever, until dropped. `view` holds the queues of the last pass.
 pub(super) async fn tend(database: Database, clock: Clock, view: watch::Receiver<Vec<Queue>>) {
     tokio::join!(wake(&database, &clock), look_after(&database, &clock, &view));
 }
@@ -29,7 +29,7 @@ async fn wake(database: &Database, clock: &Clock) {
     let (mut due, mut logged) = (Due::default(), LogOnce::default());
     loop {
         let woken = due.step(database, clock.now()).await;
-        tell(&mut logged, "waiting tasks", woken);
+        log_result(&mut logged, "waiting tasks", woken);
         sleep(PAUSE).await;
     }
 }
@@ -44,20 +44,20 @@ async fn look_after(database: &Database, clock: &Clock, view: &watch::Receiver<V
         let queues = view.borrow().clone();
         if database.dialect() == Dialect::Seed {
             let counted = count.step(database, &queues).await;
-            tell(&mut logged, "counters", counted);
+            log_result(&mut logged, "counters", counted);
         }
-        let told = invalid.step(database, &queues, &mut logged).await;
-        tell(&mut logged, "tasks of the wrong types", told);
+        let searched = invalid.step(database, &queues, &mut logged).await;
+        log_result(&mut logged, "tasks of the wrong types", searched);
         if cleaned_at.elapsed() >= CLEAN_PAUSE {
             let cleaned = cleaner.step(database, clock.now()).await.map(drop);
-            tell(&mut logged, "files that nothing points to", cleaned);
+            log_result(&mut logged, "files that nothing points to", cleaned);
             cleaned_at = Instant::now();
         }
     }
 }
 
 /// Passes already report an unavailable database.
-fn tell(logged: &mut LogOnce, what: &str, done: Result<(), DbError>) {
+fn log_result(logged: &mut LogOnce, what: &str, done: Result<(), DbError>) {
     match done {
         Ok(()) => drop(logged.is_over(what)),
         Err(DbError::Away(_)) => {}

@@ -9,7 +9,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// The order of one pass, as places in `queues`.
+    /// The order for one pass, as indexes into `queues`.
     pub(crate) fn order(&self, queues: &[ObjectId]) -> Vec<usize> {
         let last = self.served.and_then(|served| queues.iter().position(|id| *id == served));
         let first = last.map_or(0, |last| last + 1);

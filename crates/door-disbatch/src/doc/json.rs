@@ -8,21 +8,21 @@ use serde_json::{Value, json as value};
 
 /// How dates are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Times {
-    /// Text, as in `2016-04-26T17:59:33Z`.
+pub(crate) enum DateFormat {
+    /// Text such as `2016-04-26T17:59:33Z`.
     Iso,
-    /// Seconds since 1970, with a fraction when there is one.
+    /// Seconds since 1970, with a fraction if needed.
     Seconds,
 }
 
-/// Ids become their hexadecimal text, binary data becomes base64 and dates what `times` says; what
-/// JSON has no other form for becomes text.
-pub(crate) fn json(bson: &Bson, times: Times) -> Value {
+/// Ids become hexadecimal text, binary data becomes base64, and dates follow `times`; other types
+/// without a JSON equivalent become text.
+pub(crate) fn json(bson: &Bson, times: DateFormat) -> Value {
     convert(bson, times, |id| Value::String(id.to_hex()))
 }
 
-/// The same with ids as `{"$oid": ..}`, which clients of the command interface look for.
-pub(crate) fn json_shown(bson: &Bson, times: Times) -> Value {
+/// The same with ids as `{"$oid": ..}`, which clients of the command interface expect.
+pub(crate) fn json_shown(bson: &Bson, times: DateFormat) -> Value {
     convert(bson, times, shown_id)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn shown_id(id: ObjectId) -> Value {
     value!({ "$oid": id.to_hex() })
 }
 
-fn convert(bson: &Bson, times: Times, id_form: fn(ObjectId) -> Value) -> Value {
+fn convert(bson: &Bson, times: DateFormat, id_form: fn(ObjectId) -> Value) -> Value {
     match bson {
         Bson::Null | Bson::Undefined => Value::Null,
         Bson::Boolean(boolean) => Value::Bool(*boolean),
@@ -52,14 +52,16 @@ fn convert(bson: &Bson, times: Times, id_form: fn(ObjectId) -> Value) -> Value {
     }
 }
 
-fn time(date: DateTime, times: Times) -> Value {
+fn time(date: DateTime, times: DateFormat) -> Value {
     let millis = date.timestamp_millis();
     match times {
-        Times::Seconds if millis % 1000 == 0 => value!(millis / 1000),
+        DateFormat::Seconds if millis % 1000 == 0 => value!(millis / 1000),
         #[expect(clippy::cast_precision_loss, reason = "dates of this era fit a double")]
-        Times::Seconds => value!(millis as f64 / 1000.0),
-        // A year that text has no form for.
-        Times::Iso => date.try_to_rfc3339_string().map_or_else(|_| value!(millis), Value::String),
+        DateFormat::Seconds => value!(millis as f64 / 1000.0),
+        // A year that RFC 3339 cannot express.
+        DateFormat::Iso => {
+            date.try_to_rfc3339_string().map_or_else(|_| value!(millis), Value::String)
+        }
     }
 }
 
@@ -76,12 +78,12 @@ mod tests {
         let document = Bson::from(doc! { "_id": id, "mtime": date, "list": [id, Bson::Null] });
         let hex = "571fac85ee63413233049fbd";
         assert_eq!(
-            json(&document, Times::Iso),
+            json(&document, DateFormat::Iso),
             value!({ "_id": hex, "mtime": "2016-04-26T17:59:33Z", "list": [hex, null] })
         );
         let shown = value!({ "$oid": hex });
         assert_eq!(
-            json_shown(&document, Times::Iso),
+            json_shown(&document, DateFormat::Iso),
             value!({ "_id": shown, "mtime": "2016-04-26T17:59:33Z", "list": [shown, null] })
         );
     }
@@ -90,9 +92,9 @@ mod tests {
     fn dates_as_numbers() {
         let whole = Bson::from(DateTime::from_millis(1_461_693_573_000));
         let part = Bson::from(DateTime::from_millis(1_461_693_573_250));
-        assert_eq!(json(&whole, Times::Seconds), value!(1_461_693_573));
-        assert_eq!(json(&part, Times::Seconds), value!(1_461_693_573.25));
-        assert_eq!(json(&part, Times::Iso), value!("2016-04-26T17:59:33.25Z"));
+        assert_eq!(json(&whole, DateFormat::Seconds), value!(1_461_693_573));
+        assert_eq!(json(&part, DateFormat::Seconds), value!(1_461_693_573.25));
+        assert_eq!(json(&part, DateFormat::Iso), value!("2016-04-26T17:59:33.25Z"));
     }
 
     #[test]
@@ -106,8 +108,8 @@ mod tests {
             Bson::Undefined,
         ];
         for bson in odd {
-            json(&bson, Times::Iso);
-            json(&bson, Times::Seconds);
+            json(&bson, DateFormat::Iso);
+            json(&bson, DateFormat::Seconds);
         }
     }
 }

@@ -7,7 +7,7 @@ mod number;
 mod queue;
 mod task;
 
-pub(crate) use json::{Times, json, json_shown, shown_id};
+pub(crate) use json::{DateFormat, json, json_shown, shown_id};
 pub(crate) use node::Node;
 pub(crate) use number::{Limit, whole};
 pub(crate) use queue::{Hold, LimitStored, Queue, Sort};
@@ -16,7 +16,7 @@ pub(crate) use task::Task;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document};
 
-/// A field that is not what it has to be.
+/// A field with an invalid type or value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {why}")]
 pub(crate) struct Invalid {
@@ -33,7 +33,7 @@ impl Invalid {
     }
 }
 
-/// The value at a path such as `windlass.boot`; nothing where a step is missing or no document.
+/// The value at a path such as `windlass.boot`; `None` if a step is missing or not a document.
 pub(crate) fn at<'a>(document: &'a Document, path: &str) -> Option<&'a Bson> {
     let (steps, last) = path.rsplit_once('.').map_or((None, path), |(s, l)| (Some(s), l));
     let mut inner = document;
@@ -43,7 +43,7 @@ pub(crate) fn at<'a>(document: &'a Document, path: &str) -> Option<&'a Bson> {
     inner.get(last)
 }
 
-/// The value at the first of these fields that is there and not null.
+/// The first of these fields that is present and not null.
 fn first<'a, 'f>(document: &'a Document, fields: &[&'f str]) -> Option<(&'f str, &'a Bson)> {
     fields.iter().find_map(|field| {
         document.get(field).filter(|value| !is_nothing(value)).map(|value| (*field, value))
@@ -68,7 +68,7 @@ fn text(document: &Document, field: &str) -> Result<String, Invalid> {
     }
 }
 
-/// The sub-document with our own fields; an empty one when there is none.
+/// The sub-document with our own fields; empty if there is none.
 fn ours(document: &Document) -> Result<Document, Invalid> {
     match document.get("windlass") {
         None => Ok(Document::new()),

@@ -1,5 +1,5 @@
-//! A node's entry. Observers need its signs of life even if other fields are invalid, so only the
-//! name has to be valid.
+//! A node's entry. Observers need its life sign even if other fields are invalid, so only the name
+//! has to be valid.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ pub(crate) struct Node {
     /// As stored: observers only check whether it changes.
     pub timestamp: Bson,
     pub limit: Result<Limit, Invalid>,
-    /// Which start of one of our nodes has the name; nothing for a foreign node, or when it left.
+    /// The boot of ours that holds the name; `None` for a foreign or stopped node.
     pub boot: Option<String>,
-    /// The boot of the kernel that the node runs on, which tells one host from another.
+    /// The boot id of the kernel, which tells hosts apart.
     pub host: Option<String>,
     pub pid: Option<i64>,
     pub fence: Option<i64>,
-    /// How long this node may be silent; nothing when it does not say.
+    /// How long this node may be silent; `None` if unknown.
     pub orphan_after: Option<Duration>,
     pub version: Option<String>,
 }

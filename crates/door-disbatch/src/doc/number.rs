@@ -7,7 +7,7 @@ use super::{Invalid, is_nothing};
 /// The largest whole number that a double holds exactly.
 const DOUBLE_WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A whole number: of any numeric type, or as text, which is how some clients write one.
+/// An integer of any numeric type, or as text, which some clients write.
 pub(crate) fn whole(value: &Bson) -> Option<i64> {
     match value {
         Bson::Int32(number) => Some(i64::from(*number)),
@@ -22,7 +22,7 @@ pub(crate) fn whole(value: &Bson) -> Option<i64> {
     }
 }
 
-/// How many tasks may be claimed or running at once.
+/// Maximum number of claimed or running tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     Unlimited,
@@ -30,7 +30,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// What a field says; `absent` when it is null or missing.
+    /// Reads a field; `absent` if it is null or missing.
     pub(super) fn read(field: &str, value: Option<&Bson>, absent: Self) -> Result<Self, Invalid> {
         let Some(value) = value.filter(|value| !is_nothing(value)) else {
             return Ok(absent);
@@ -41,7 +41,7 @@ impl Limit {
             .ok_or_else(|| Invalid::not(field, "a non-negative whole number or null", value))
     }
 
-    /// How many more fit beside those that are there.
+    /// How many more tasks are allowed beside `used`.
     pub(crate) fn left(self, used: u64) -> u64 {
         match self {
             Self::Unlimited => u64::MAX,

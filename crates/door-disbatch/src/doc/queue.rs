@@ -11,20 +11,20 @@ pub(crate) struct Queue {
     pub id: ObjectId,
     pub name: String,
     pub plugin: String,
-    /// For each node in the seed's dialect, over all nodes in the released one.
+    /// Per node in the seed's dialect, across all nodes in the released one.
     pub limit: Limit,
     pub limit_stored: LimitStored,
     pub sort: Sort,
-    /// Whether some task of the queue may have a priority.
+    /// Whether any task of the queue may have a priority.
     pub priorities: bool,
-    /// What nodes of ours have taken of the limit, in the order in which they took it.
+    /// The slots that our nodes have taken, in order.
     pub holds: Vec<Hold>,
-    /// The seed's counters; nothing when they are still to be set. Nobody can add to a text.
+    /// The seed's counters; `None` if not set yet. Text cannot be incremented.
     pub count_todo: Option<i64>,
     pub count_total: Option<i64>,
 }
 
-/// A limit as it stands in the document, of whatever type: a filter compares with this.
+/// A limit as stored, of any type, for use in filters.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LimitStored {
     pub field: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct LimitStored {
 }
 
 impl LimitStored {
-    /// The dialect's own field counts when it is there, even as null; else the other one does.
+    /// The dialect's own field applies if present, even as null; otherwise the other dialect's.
     pub(crate) fn of(document: &Document, dialect: Dialect) -> Self {
         let fields = match dialect {
             Dialect::Seed => ["maxthreads", "threads"],
@@ -44,21 +44,21 @@ impl LimitStored {
     }
 }
 
-/// One piece of a queue's limit in the hands of a node.
+/// One slot of a queue's limit that a node holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub id: String,
     pub boot: String,
 }
 
-/// In which order a queue's tasks are taken.
+/// The order in which a queue's tasks are claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sort {
     Fifo,
     Lifo,
-    /// As the database likes.
+    /// In the database's order.
     Default,
-    /// Not one of the known words: worth a warning, and the order is the database's.
+    /// An unknown value: logged as a warning, and the order is the database's.
     Unknown(String),
 }
 
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((read.plugin.as_str(), read.limit), ("Disbatch::Plugin::Demo", Limit::At(2)));
         let read = Queue::read(&queue, Dialect::Released).unwrap();
         assert_eq!((read.plugin.as_str(), read.limit), ("Other", Limit::At(9)));
-        // Null is a word, too: it means that nothing runs, whatever the old field says.
+        // Null is a value, too: nothing runs, whatever the old field says.
         queue.insert("threads", Bson::Null);
         assert_eq!(Queue::read(&queue, Dialect::Released).unwrap().limit, Limit::At(0));
     }

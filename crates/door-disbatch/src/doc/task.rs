@@ -5,24 +5,23 @@ use mongodb::bson::{Bson, DateTime, Document};
 
 use super::{Invalid, first, is_nothing, object_id, ours, whole};
 
-/// What we know of a task apart from its arguments: enough to decide about it. The arguments and
-/// the settings may be odd without that; who runs the task asks for them, and can tell the reason
-/// in the task's own output.
+/// A task without its arguments: enough to decide about it. Invalid arguments and settings are no
+/// error here; the code that runs the task reads them and can report the reason in its output.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Task {
     pub id: ObjectId,
     pub queue: ObjectId,
     pub status: i32,
-    /// The node that has or had it, if any.
+    /// The node that has or had the task.
     pub node: Option<String>,
-    /// The start of a node of ours that has it now.
+    /// The boot of ours that has it now.
     pub boot: Option<String>,
-    /// The claim under which that node has it, or had it last.
+    /// The token of its current or last claim.
     pub run: Option<String>,
     pub cancel: bool,
-    /// How often it was started before.
+    /// Number of earlier starts.
     pub attempt: i64,
-    /// How often it may still be put back when it fails.
+    /// Remaining retries after failures.
     pub retries: i64,
     pub timeout_seconds: Option<i64>,
     pub not_before: Option<DateTime>,
@@ -54,14 +53,14 @@ impl Task {
 
 fn read_status(document: &Document) -> Result<i32, Invalid> {
     let status = document.get("status").unwrap_or(&Bson::Undefined);
-    // Text is no status: no filter on numbers would find such a task.
+    // Text is not a valid status: filters on numbers would not find the task.
     let number = if matches!(status, Bson::String(_)) { None } else { whole(status) };
     number
         .and_then(|number| i32::try_from(number).ok())
         .ok_or_else(|| Invalid::not("status", "a whole number", status))
 }
 
-/// Foreign programs write null or a number if no node has a task.
+/// Foreign programs write null or a number if no node has the task.
 fn read_node(document: &Document) -> Result<Option<String>, Invalid> {
     match document.get("node") {
         Some(Bson::String(node)) => Ok(Some(node.clone())),

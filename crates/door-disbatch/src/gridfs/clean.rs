@@ -1,4 +1,4 @@
-//! Removing files: those of given tasks, and those that nothing points to.
+//! Removes files: those of given tasks, and unreferenced ones.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,20 +12,21 @@ use super::{NAMES, chunks, files};
 use crate::database::{Database, DbError, stored};
 use crate::status;
 
-/// Younger files may still be written.
+/// Younger files may still be in use by a writer.
 const AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 
-/// Looked at in one step, so that it takes no noticeable time of a busy server.
+/// Files per step; small, so as not to burden a busy server.
 const STEP: i64 = 200;
 
-/// Tasks whose files are removed by one request.
+/// Tasks per delete request.
 const REMOVE_BATCH: usize = 500;
 
-/// Removes the files of tasks, the files first: what a crash leaves is chunks without a file.
+/// Removes the files of tasks. File documents go first, so that a crash leaves only chunks without
+/// a file.
 ///
 /// # Errors
 ///
-/// When the database is away or refuses; doing it again does the rest.
+/// If the database is unavailable or refuses. Repeating it completes the rest.
 pub(crate) async fn remove(database: &Database, tasks: &[ObjectId]) -> Result<u64, DbError> {
     let mut removed = 0;
     for batch in tasks.chunks(REMOVE_BATCH) {
@@ -40,11 +41,11 @@ pub(crate) async fn remove(database: &Database, tasks: &[ObjectId]) -> Result<u6
     Ok(removed)
 }
 
-/// Removes these files of a task, and no others: it may have new ones already.
+/// Removes only these files of a task: it may already have new ones.
 ///
 /// # Errors
 ///
-/// When the database is away or refuses; doing it again does the rest.
+/// If the database is unavailable or refuses. Repeating it completes the rest.
 pub(crate) async fn remove_old(
     database: &Database,
     task: ObjectId,
@@ -56,21 +57,21 @@ pub(crate) async fn remove_old(
     delete(database, &ids).await
 }
 
-/// Looks through the bucket step by step, round and round.
+/// Scans the bucket step by step, over and over.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaner {
-    /// The last file and the last chunks that were looked at.
+    /// The last file and chunk that were checked.
     file: Option<ObjectId>,
     chunk: Option<ObjectId>,
 }
 
 impl Cleaner {
-    /// One step: removes old files whose task is gone or points elsewhere, and old chunks without
-    /// a file. Files that are nobody's output are left alone. Returns how many went.
+    /// One step: removes old files whose task is gone or refers to another file, and old chunks
+    /// without a file. Files that are not task output stay. Returns how many were removed.
     ///
     /// # Errors
     ///
-    /// When the database is away or refuses; the next step goes on.
+    /// If the database is unavailable or refuses. The next step continues.
     pub(crate) async fn step(
         &mut self,
         database: &Database,
@@ -98,7 +99,7 @@ impl Cleaner {
         Ok(removed)
     }
 
-    /// A file's first chunk is written first, so that those tell of every file.
+    /// The first chunk of a file is written first, so first chunks reveal every file.
     async fn chunks(&mut self, database: &Database, before: DateTime) -> Result<u64, DbError> {
         let filter = doc! { "files_id": behind(self.chunk), "n": 0 };
         let fields = doc! { "files_id": 1, "_id": 0 };
@@ -130,8 +131,8 @@ fn owner(file: &Document) -> Option<(ObjectId, ObjectId)> {
     Some((file.get_object_id("_id").ok()?, task))
 }
 
-/// Those files that their task points to. One that is being worked on may be about to do so. What
-/// stands in a task instead of a file may be large, and is not asked for.
+/// The files that their tasks refer to. A task in progress may be about to do so. Inline output may
+/// be large and is not read.
 async fn used(
     database: &Database,
     found: &[(ObjectId, ObjectId)],
@@ -191,7 +192,8 @@ async fn delete(database: &Database, ids: &[ObjectId]) -> Result<u64, DbError> {
     Ok(gone.deleted_count)
 }
 
-/// The first chunk of each file goes last, because by it the others are found when this breaks off.
+/// The first chunk of each file goes last, because it is how the others are found after an
+/// interruption.
 async fn delete_chunks(database: &Database, ids: &[ObjectId]) -> Result<(), DbError> {
     let all = doc! { "files_id": { "$in": ids } };
     let mut behind = all.clone();

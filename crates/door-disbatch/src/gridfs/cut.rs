@@ -5,22 +5,22 @@ use mongodb::bson::{Binary, Bson};
 
 use crate::dialect::Dialect;
 
-/// The size of a chunk that both forms name: characters in Disbatch's own, bytes in the standard
-/// one. A character has at most four bytes, so that no chunk passes 1,044,480 bytes, far below the
-/// 16 MiB that a document may have; the cut needs no other rule.
+/// The chunk size in both forms: characters in Disbatch's own form, bytes in the standard one. A
+/// character has at most four bytes, so a chunk has at most 1,044,480 bytes, far below the 16 MiB
+/// limit of a document.
 pub(crate) const CHUNK_SIZE: usize = 255 * 1024;
 
-/// What a chunk's `data` is.
+/// The type of a chunk's `data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// A string, cut by characters: what Disbatch wrote until 4.3, and what its readers expect.
+pub(crate) enum ChunkForm {
+    /// A string, split by characters: written by Disbatch until 4.3 and expected by its readers.
     Text,
-    /// Bytes, as every driver's GridFS has them: what Disbatch 4.4 writes.
+    /// Bytes, as in every driver's GridFS: written by Disbatch 4.4.
     Binary,
 }
 
-impl Form {
-    /// The form that is written in a database of this dialect.
+impl ChunkForm {
+    /// The form for this dialect.
     pub(crate) fn of(dialect: Dialect) -> Self {
         match dialect {
             Dialect::Seed => Self::Text,
@@ -28,7 +28,7 @@ impl Form {
         }
     }
 
-    /// The `data` of each chunk, in order. An empty text has none.
+    /// The `data` of each chunk, in order. An empty text has no chunks.
     pub(super) fn chunks(self, text: &str) -> Box<dyn Iterator<Item = Bson> + Send + '_> {
         let string = |part: &str| Bson::String(part.to_owned());
         match self {
@@ -42,7 +42,7 @@ fn binary(bytes: &[u8]) -> Bson {
     Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() })
 }
 
-/// Parts of `size` characters; the last may have fewer.
+/// Pieces of `size` characters; the last may be shorter.
 fn by_characters(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_largest_chunk_is_far_below_a_documents_limit() {
         let text = "𝄞".repeat(CHUNK_SIZE + 1);
-        let chunks = Form::Text.chunks(&text);
+        let chunks = ChunkForm::Text.chunks(&text);
         let sizes: Vec<usize> = chunks.map(|chunk| chunk.as_str().unwrap().len()).collect();
         assert_eq!(sizes, [1_044_480, 4]);
     }
@@ -85,7 +85,7 @@ mod tests {
             Bson::Binary(binary) => binary.bytes,
             other => panic!("{other}"),
         };
-        let parts: Vec<Vec<u8>> = Form::Binary.chunks(&text).map(bytes).collect();
+        let parts: Vec<Vec<u8>> = ChunkForm::Binary.chunks(&text).map(bytes).collect();
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [CHUNK_SIZE, 1]);
         assert!(String::from_utf8(parts[0].clone()).is_err());
         assert_eq!(parts.concat(), text.as_bytes());
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn an_empty_text_has_no_chunks() {
-        assert_eq!(Form::Text.chunks("").count(), 0);
-        assert_eq!(Form::Binary.chunks("").count(), 0);
+        assert_eq!(ChunkForm::Text.chunks("").count(), 0);
+        assert_eq!(ChunkForm::Binary.chunks("").count(), 0);
     }
 }

@@ -5,44 +5,44 @@ use std::borrow::Cow;
 
 use crate::config::Gfs;
 
-/// What a document may have.
+/// MongoDB's limit for a document.
 const DOCUMENT_MAX: usize = 16 * 1024 * 1024;
 
-/// Kept free for the fields that the end of a task writes beside its output.
+/// Reserved for the fields that the end of a task writes besides its output.
 const FIELDS: usize = 64 * 1024;
 
-/// Disbatch's own limit of what stands in a task's document when `gfs` is `auto`.
+/// Disbatch's limit for inline output if `gfs` is `auto`.
 const INLINE_MAX: usize = 15 * 1024 * 1024;
 
-/// Where one of the two texts goes.
+/// Where one of the two output texts is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place<'a> {
-    /// Into the document as it is.
+pub(super) enum Placement<'a> {
+    /// In the document.
     Inline(Cow<'a, str>),
-    /// Into a file.
+    /// In a file.
     File(&'a str),
 }
 
-/// Decides for both. `held` is the size of the task's document without them, which may leave less
-/// room than Disbatch's limit.
-pub(super) fn place<'a>(
+/// Decides for both texts. `held` is the size of the task's document without them, which may leave
+/// less room than Disbatch's limit.
+pub(super) fn decide<'a>(
     gfs: Gfs,
     held: usize,
     stdout: &'a str,
     stderr: &'a str,
-) -> (Place<'a>, Place<'a>) {
+) -> (Placement<'a>, Placement<'a>) {
     let room = room(held);
     match gfs {
-        Gfs::Always => (Place::File(stdout), Place::File(stderr)),
+        Gfs::Always => (Placement::File(stdout), Placement::File(stderr)),
         Gfs::Auto => by_size(room.min(INLINE_MAX), stdout, stderr),
         Gfs::Never => {
             let (stdout, stderr) = cut(room, stdout, stderr);
-            (Place::Inline(stdout), Place::Inline(stderr))
+            (Placement::Inline(stdout), Placement::Inline(stderr))
         }
     }
 }
 
-/// Whether a text alone may stand in the task's document.
+/// Whether a text alone fits into the task's document.
 pub(crate) fn fits(held: usize, text: &str) -> bool {
     text.len() <= room(held).min(INLINE_MAX)
 }
@@ -51,21 +51,21 @@ fn room(held: usize) -> usize {
     DOCUMENT_MAX.saturating_sub(held).saturating_sub(FIELDS)
 }
 
-/// Errors first, because they are what is looked for. The text that passes the limit goes to a
-/// file, and so does the other one if it is not empty and was not yet inside.
-fn by_size<'a>(max: usize, stdout: &'a str, stderr: &'a str) -> (Place<'a>, Place<'a>) {
+/// Errors are placed first, because users look for them. A text that exceeds the limit goes to a
+/// file, and so does the other one unless it is empty or already placed inline.
+fn by_size<'a>(max: usize, stdout: &'a str, stderr: &'a str) -> (Placement<'a>, Placement<'a>) {
     if stderr.len() + stdout.len() <= max {
-        (Place::Inline(stdout.into()), Place::Inline(stderr.into()))
+        (Placement::Inline(stdout.into()), Placement::Inline(stderr.into()))
     } else if stderr.len() <= max {
-        (Place::File(stdout), Place::Inline(stderr.into()))
+        (Placement::File(stdout), Placement::Inline(stderr.into()))
     } else if stdout.is_empty() {
-        (Place::Inline(stdout.into()), Place::File(stderr))
+        (Placement::Inline(stdout.into()), Placement::File(stderr))
     } else {
-        (Place::File(stdout), Place::File(stderr))
+        (Placement::File(stdout), Placement::File(stderr))
     }
 }
 
-/// Shortens what is longer than half, so that both together have `max` bytes at most.
+/// Shortens texts longer than half of `max`, so that both together fit into `max` bytes.
 fn cut<'a>(max: usize, stdout: &'a str, stderr: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
     if stdout.len() + stderr.len() <= max {
         return (stdout.into(), stderr.into());
@@ -82,7 +82,7 @@ fn cut<'a>(max: usize, stdout: &'a str, stderr: &'a str) -> (Cow<'a, str>, Cow<'
     }
 }
 
-/// The beginning, and a note that says what is missing; both within `max` bytes.
+/// The beginning and a note about the missing rest, together within `max` bytes.
 fn shorten(text: &str, max: usize) -> String {
     let note = format!(
         "\n[cut: {} bytes of output do not fit into the task's document and gfs is off]\n",
@@ -101,45 +101,45 @@ mod tests {
         "x".repeat(size)
     }
 
-    /// `i` or `f` for each text.
-    fn placed(gfs: Gfs, held: usize, stdout: usize, stderr: usize) -> String {
+    /// `i` (inline) or `f` (file) for each text.
+    fn decided(gfs: Gfs, held: usize, stdout: usize, stderr: usize) -> String {
         let (stdout, stderr) = (text(stdout), text(stderr));
-        let (stdout, stderr) = place(gfs, held, &stdout, &stderr);
-        let letter = |place| if matches!(place, Place::Inline(_)) { 'i' } else { 'f' };
+        let (stdout, stderr) = decide(gfs, held, &stdout, &stderr);
+        let letter = |decide| if matches!(decide, Placement::Inline(_)) { 'i' } else { 'f' };
         [letter(stdout), letter(stderr)].iter().collect()
     }
 
     #[test]
     fn auto_keeps_errors_inline_as_long_as_it_can() {
         let max = INLINE_MAX;
-        assert_eq!(placed(Gfs::Auto, 0, 0, 0), "ii");
-        assert_eq!(placed(Gfs::Auto, 0, max - 9, 9), "ii");
-        assert_eq!(placed(Gfs::Auto, 0, max - 8, 9), "fi");
-        assert_eq!(placed(Gfs::Auto, 0, 1, max), "fi");
-        assert_eq!(placed(Gfs::Auto, 0, 1, max + 1), "ff");
-        assert_eq!(placed(Gfs::Auto, 0, 0, max + 1), "if");
-        assert_eq!(placed(Gfs::Auto, 0, max + 1, 0), "fi");
+        assert_eq!(decided(Gfs::Auto, 0, 0, 0), "ii");
+        assert_eq!(decided(Gfs::Auto, 0, max - 9, 9), "ii");
+        assert_eq!(decided(Gfs::Auto, 0, max - 8, 9), "fi");
+        assert_eq!(decided(Gfs::Auto, 0, 1, max), "fi");
+        assert_eq!(decided(Gfs::Auto, 0, 1, max + 1), "ff");
+        assert_eq!(decided(Gfs::Auto, 0, 0, max + 1), "if");
+        assert_eq!(decided(Gfs::Auto, 0, max + 1, 0), "fi");
     }
 
     #[test]
     fn auto_knows_how_large_the_document_is_without_output() {
         let held = 10 * 1024 * 1024;
-        assert_eq!(placed(Gfs::Auto, held, 5 * 1024 * 1024, 0), "ii");
-        assert_eq!(placed(Gfs::Auto, held, 6 * 1024 * 1024, 0), "fi");
-        assert_eq!(placed(Gfs::Auto, DOCUMENT_MAX, 1, 1), "ff");
+        assert_eq!(decided(Gfs::Auto, held, 5 * 1024 * 1024, 0), "ii");
+        assert_eq!(decided(Gfs::Auto, held, 6 * 1024 * 1024, 0), "fi");
+        assert_eq!(decided(Gfs::Auto, DOCUMENT_MAX, 1, 1), "ff");
     }
 
     #[test]
     fn always_means_both_also_when_empty() {
-        assert_eq!(placed(Gfs::Always, 0, 0, 3), "ff");
+        assert_eq!(decided(Gfs::Always, 0, 0, 3), "ff");
     }
 
     #[test]
     fn never_cuts_what_does_not_fit_and_says_so() {
         let sizes = |held, stdout, stderr| {
             let (stdout, stderr) = (text(stdout), text(stderr));
-            match place(Gfs::Never, held, &stdout, &stderr) {
-                (Place::Inline(stdout), Place::Inline(stderr)) => {
+            match decide(Gfs::Never, held, &stdout, &stderr) {
+                (Placement::Inline(stdout), Placement::Inline(stderr)) => {
                     let noted = |text: &str| text.ends_with("gfs is off]\n");
                     (stdout.len(), stderr.len(), (noted(&stdout), noted(&stderr)))
                 }

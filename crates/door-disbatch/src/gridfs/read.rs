@@ -11,7 +11,7 @@ use super::{chunks, files};
 use crate::database::{Database, DbError, stored};
 use crate::doc::whole;
 
-/// Chunks that the server sends at once.
+/// Chunks per batch from the server.
 const READ_BATCH: u32 = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -24,19 +24,18 @@ pub(crate) enum LoadError {
     Database(#[from] DbError),
 }
 
-/// Whether a file is whole: its chunks are all there, and its length and, where it has one, its
-/// digest are right.
+/// Whether a file is complete: all chunks exist, and its length and digest, if any, are right.
 ///
 /// # Errors
 ///
-/// When it is not, or the database is away.
+/// If it is not, or the database is unavailable.
 pub(crate) async fn verify(database: &Database, id: ObjectId) -> Result<(), LoadError> {
     let mut reader = Reader::open(database, id).await?;
     while reader.text().await?.is_some() {}
     Ok(())
 }
 
-/// A file that is read chunk by chunk, so that however long it is, little of it is in memory.
+/// Reads a file chunk by chunk, so that little of it is in memory.
 pub(crate) struct Reader {
     database: Database,
     id: ObjectId,
@@ -44,14 +43,14 @@ pub(crate) struct Reader {
     parts: Cursor<RawDocumentBuf>,
     /// The number of the next chunk.
     next: i64,
-    sum: Sum,
-    /// The beginning of a letter, whose rest is in the next chunk.
+    sum: ReadTotal,
+    /// The beginning of a character that continues in the next chunk.
     tail: Vec<u8>,
 }
 
-/// What was read so far.
+/// Totals over the chunks read so far.
 #[derive(Default)]
-struct Sum {
+struct ReadTotal {
     bytes: u64,
     md5: Md5,
 }
@@ -59,7 +58,7 @@ struct Sum {
 impl Reader {
     /// # Errors
     ///
-    /// When it is not there, or the database is away.
+    /// If it does not exist, or the database is unavailable.
     pub(crate) async fn open(database: &Database, id: ObjectId) -> Result<Reader, LoadError> {
         let files = files(database).clone_with_type();
         let file = database.one(files.find_one(doc! { "_id": id })).await?;
@@ -67,17 +66,17 @@ impl Reader {
         let chunks = chunks(database).clone_with_type::<RawDocumentBuf>();
         let in_order = chunks.find(doc! { "files_id": id }).sort(doc! { "n": 1 });
         let parts = database.ask(in_order.batch_size(READ_BATCH)).await?;
-        let (database, sum, tail) = (database.clone(), Sum::default(), Vec::new());
+        let (database, sum, tail) = (database.clone(), ReadTotal::default(), Vec::new());
         Ok(Reader { database, id, file, parts, next: 0, sum, tail })
     }
 
-    /// The next text, which may be empty; none at the end. Bytes that are no text are shown as
-    /// such.
+    /// The next piece of text, possibly empty; `None` at the end. Invalid bytes become replacement
+    /// characters.
     ///
     /// # Errors
     ///
-    /// When a chunk is missing or the database is away, and at the end when the file is not what
-    /// it says.
+    /// If a chunk is missing or the database is unavailable, and at the end if length or digest are
+    /// wrong.
     pub(crate) async fn text(&mut self) -> Result<Option<String>, LoadError> {
         let broken = |why| LoadError::Broken { id: self.id, why };
         let Some(part) = self.database.ask(self.parts.try_next()).await? else {
@@ -94,7 +93,7 @@ impl Reader {
     }
 }
 
-/// Bytes behind those of `tail` as text. What may be the beginning of a letter goes to the tail.
+/// Decodes `tail` followed by `bytes`. An incomplete character at the end becomes the new tail.
 fn decode(tail: &mut Vec<u8>, bytes: &[u8]) -> String {
     let joined = [std::mem::take(tail).as_slice(), bytes].concat();
     let mut text = String::with_capacity(joined.len());
@@ -127,7 +126,7 @@ fn content(part: &Document, wanted: i64) -> Result<&[u8], String> {
     }
 }
 
-fn check(file: &Document, found: &Sum) -> Result<(), String> {
+fn check(file: &Document, found: &ReadTotal) -> Result<(), String> {
     let bytes = found.bytes;
     let length = file.get("length").and_then(whole).ok_or("it does not say its length")?;
     if u64::try_from(length) != Ok(bytes) {
@@ -149,7 +148,7 @@ mod tests {
     fn what_is_not_whole_is_told() {
         let file = doc! { "length": 3.0, "md5": "900150983CD24FB0D6963F7D28E17F72" };
         let check = |file: &Document, bytes: &[u8]| {
-            let sum = Sum { bytes: bytes.len() as u64, md5: Md5::new_with_prefix(bytes) };
+            let sum = ReadTotal { bytes: bytes.len() as u64, md5: Md5::new_with_prefix(bytes) };
             check(file, &sum)
         };
         assert_eq!(check(&file, b"abc"), Ok(()));

@@ -1,45 +1,45 @@
-//! Writing output: inline or to files, by the rule.
+//! Writes output inline or to files, as `output` decides.
 
 use md5::{Digest, Md5};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::cut::{CHUNK_SIZE, Form};
-use super::output::{Place, place};
+use super::cut::{CHUNK_SIZE, ChunkForm};
+use super::output::{Placement, decide};
 use super::{chunks, files};
 use crate::config::Gfs;
 use crate::database::{Database, DbError};
 
-/// In one message to the server: at most 4 MiB, also when every character has four bytes.
+/// Chunks per message to the server: at most 4 MiB, even with four bytes per character.
 const BATCH: usize = 4;
 
-/// What a task said, and for how large a document.
+/// The output of a task, and the size of its document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output<'a> {
     pub task: ObjectId,
-    /// The bytes of the task's document without output.
+    /// Size of the task's document without output, in bytes.
     pub held: usize,
     pub stdout: &'a str,
     pub stderr: &'a str,
 }
 
-/// Puts what does not stand in the task's document into files. Answers the values of the fields
-/// `stdout` and `stderr`, which the caller writes together with the status.
+/// Stores output that does not fit into the document in files. Returns the values of `stdout` and
+/// `stderr`, which the caller writes together with the status.
 ///
 /// # Errors
 ///
-/// When the database does not take them. Nothing points to what was written until then.
+/// If the database does not accept them. Nothing refers to the files written until then.
 pub(crate) async fn store(
     database: &Database,
-    form: Form,
+    form: ChunkForm,
     gfs: Gfs,
     output: Output<'_>,
     now: DateTime,
 ) -> Result<(Bson, Bson), DbError> {
-    let (stdout, stderr) = place(gfs, output.held, output.stdout, output.stderr);
-    let file = async |name: &str, place: Place<'_>| match place {
-        Place::Inline(text) => Ok(Bson::String(text.into_owned())),
-        Place::File(text) => {
+    let (stdout, stderr) = decide(gfs, output.held, output.stdout, output.stderr);
+    let file = async |name: &str, decide: Placement<'_>| match decide {
+        Placement::Inline(text) => Ok(Bson::String(text.into_owned())),
+        Placement::File(text) => {
             write(database, form, output.task, name, text, now).await.map(Bson::ObjectId)
         }
     };
@@ -48,7 +48,7 @@ pub(crate) async fn store(
 
 async fn write(
     database: &Database,
-    form: Form,
+    form: ChunkForm,
     task: ObjectId,
     name: &str,
     text: &str,
@@ -77,7 +77,7 @@ async fn write(
     Ok(id)
 }
 
-/// A digest in hexadecimal digits, as GridFS has it.
+/// A hexadecimal digest, as in GridFS.
 pub(super) fn hex(md5: Md5) -> String {
     md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -10,10 +10,10 @@ use mongodb::bson::{Bson, Document};
 use windlass_core::launch::Launcher;
 use windlass_program::Stop;
 
-use super::ender::{Ender, ender};
+use super::end_signal::{EndSignal, end_signal};
 use super::order::Order;
-use super::outcome::Why;
-use super::run::{Parts, Ran, run_started};
+use super::outcome::StopReason;
+use super::run::{RunContext, RunEnd, run_started};
 use super::temp::Temp;
 use super::write::{GaveUp, until_back};
 use crate::config::{self, Config, Plugin, User};
@@ -21,10 +21,10 @@ use crate::database::{Claim, Clock, Database, DbError};
 use crate::doc::Queue;
 use crate::status;
 
-/// How the names of configurations for less than all end; plugins have one of their own beside.
+/// Suffixes of configuration files with reduced content; plugins have their own file beside them.
 const NARROWED: [&str; 2] = ["-task_runner", "-strict"];
 
-/// Runs the task to its end. An error says that it was left as it was, or in part.
+/// Runs the task to its end. On an error it was not, or not completely, handled.
 pub async fn runner(
     config: &Config,
     order: &Order,
@@ -42,11 +42,11 @@ pub async fn runner(
     let task = task
         .filter(|task| has_claimed(task, &config.node, wanted))
         .ok_or_else(|| not_claimed(order, config))?;
-    let ender = end_of(stop);
+    let end_signal = end_of(stop);
     let unanswered =
         |GaveUp| format!("task {} was not started: the database is unavailable", order.task);
     let look = || plugin_of(config, order, &database, &task);
-    let plugin = until_back(&ender, look).await.map_err(unanswered)?.map_err(text)?;
+    let plugin = until_back(&end_signal, look).await.map_err(unanswered)?.map_err(text)?;
     if let Ok(Plugin { name, program, .. }) = &plugin
         && !program.is_absolute()
     {
@@ -63,13 +63,13 @@ pub async fn runner(
     if !order.handoff {
         let now = clock.now();
         let start = || database.claim_start(&claim, now);
-        let started = until_back(&ender, start).await.map_err(unanswered)?.map_err(text)?;
+        let started = until_back(&end_signal, start).await.map_err(unanswered)?.map_err(text)?;
         if !started {
             return Err(not_claimed(order, config));
         }
     }
     tracing::info!(task = %order.task, "task started");
-    let parts = Parts {
+    let context = RunContext {
         database,
         launcher,
         fence: None,
@@ -79,19 +79,19 @@ pub async fn runner(
         quiet: order.quiet,
         plugin_config: plugin_config(config),
     };
-    let running = run_started(&parts, &claim, &task, plugin, ender);
+    let running = run_started(&context, &claim, &task, plugin, end_signal);
     match running.await {
-        Ran::Ended(_) | Ran::Again => Ok(()),
-        Ran::NotStarted | Ran::Lost => {
+        RunEnd::Ended(_) | RunEnd::Again => Ok(()),
+        RunEnd::NotStarted | RunEnd::Lost => {
             Err(format!("task {} was taken away while it ran", order.task))
         }
-        Ran::Unwritten => Err(format!("cannot write the end of task {}", order.task)),
+        RunEnd::Unwritten => Err(format!("cannot write the end of task {}", order.task)),
     }
 }
 
 fn has_claimed(task: &Document, node: &str, status: i32) -> bool {
     let is_at = task.get("status").and_then(crate::doc::whole) == Some(status.into());
-    let is_ours = crate::database::boot_of_ours(task).is_some();
+    let is_ours = crate::database::owning_boot(task).is_some();
     is_at && !is_ours && task.get("node").and_then(Bson::as_str) == Some(node)
 }
 
@@ -99,19 +99,19 @@ fn not_claimed(order: &Order, config: &Config) -> String {
     format!("could not find task {} claimed by node {} to set status 0", order.task, config.node)
 }
 
-/// Heeds the request to end for as long as the task runs.
-fn end_of(stop: Stop) -> Ender {
-    let (handle, ender) = ender();
+/// Forwards the request to stop while the task runs.
+fn end_of(stop: Stop) -> EndSignal {
+    let (handle, end_signal) = end_signal();
     tokio::spawn(async move {
         stop.asked.cancelled().await;
-        handle.end(Why::Stopped);
+        handle.end(StopReason::Stopped);
         stop.now.cancelled().await;
         handle.give_up();
     });
-    ender
+    end_signal
 }
 
-/// The plugin of the task's queue, or why there is none. An error is the database's.
+/// The plugin of the task's queue, or why there is none. The outer error comes from the database.
 async fn plugin_of(
     config: &Config,
     order: &Order,
@@ -137,7 +137,7 @@ async fn plugin_of(
     }))
 }
 
-/// The configuration for plugins beside ours. Older nodes write none; then we do.
+/// The plugin configuration beside ours. Older nodes write none; then we do.
 fn plugin_config(config: &Config) -> PathBuf {
     let path = plugin_config_beside(&config.path);
     let is_missing = path == config::plugin_file(config) && !path.exists();

@@ -6,33 +6,33 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::outcome::Why;
+use super::outcome::StopReason;
 
-/// Ends the task on request. When it is dropped, the task simply runs on.
+/// Ends the task on request. If it is dropped, the task simply continues.
 #[derive(Debug)]
 pub(crate) struct EndHandle {
-    why: Arc<watch::Sender<Option<Why>>>,
+    why: Arc<watch::Sender<Option<StopReason>>>,
     give_up: CancellationToken,
 }
 
-/// In the hands of the task itself.
+/// The task's side of the handle.
 #[derive(Debug, Clone)]
-pub(crate) struct Ender {
-    why: watch::Receiver<Option<Why>>,
+pub(crate) struct EndSignal {
+    why: watch::Receiver<Option<StopReason>>,
     given_up: CancellationToken,
 }
 
-/// Both ends.
-pub(crate) fn ender() -> (EndHandle, Ender) {
+/// A connected pair.
+pub(crate) fn end_signal() -> (EndHandle, EndSignal) {
     let (why, asked) = watch::channel(None);
     let give_up = CancellationToken::new();
     let given_up = give_up.clone();
-    (EndHandle { why: Arc::new(why), give_up }, Ender { why: asked, given_up })
+    (EndHandle { why: Arc::new(why), give_up }, EndSignal { why: asked, given_up })
 }
 
 impl EndHandle {
-    /// Ends the program with all that it started. The first reason stands.
-    pub(crate) fn end(&self, why: Why) {
+    /// Kills the program with everything that it started. The first reason counts.
+    pub(crate) fn end(&self, why: StopReason) {
         self.why.send_if_modified(|asked| {
             let is_first = asked.is_none();
             asked.get_or_insert(why);
@@ -40,23 +40,23 @@ impl EndHandle {
         });
     }
 
-    /// The database is no longer waited for; what could not be written is lost.
+    /// Stops waiting for the database; what could not be written is lost.
     pub(crate) fn give_up(&self) {
         self.give_up.cancel();
     }
 }
 
-impl Ender {
+impl EndSignal {
     /// Waits for a request to end.
-    pub(super) async fn asked(&mut self) -> Why {
+    pub(super) async fn requested(&mut self) -> StopReason {
         match self.why.wait_for(Option::is_some).await.map(|why| *why) {
             Ok(Some(why)) => why,
-            // No handle is left that could ask.
+            // No handle is left to request it.
             Ok(None) | Err(_) => pending().await,
         }
     }
 
-    pub(super) fn was_asked(&self) -> Option<Why> {
+    pub(super) fn was_requested(&self) -> Option<StopReason> {
         *self.why.borrow()
     }
 
@@ -71,15 +71,15 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_reason_stands() {
-        let (handle, mut ender) = ender();
-        assert_eq!(ender.was_asked(), None);
-        handle.end(Why::Cancelled);
-        handle.end(Why::Stopped);
+        let (handle, mut end_signal) = end_signal();
+        assert_eq!(end_signal.was_requested(), None);
+        handle.end(StopReason::Cancelled);
+        handle.end(StopReason::Stopped);
         assert_eq!(
-            (ender.asked().await, ender.was_asked()),
-            (Why::Cancelled, Some(Why::Cancelled))
+            (end_signal.requested().await, end_signal.was_requested()),
+            (StopReason::Cancelled, Some(StopReason::Cancelled))
         );
         handle.give_up();
-        ender.given_up().await;
+        end_signal.given_up().await;
     }
 }

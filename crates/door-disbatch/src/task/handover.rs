@@ -7,13 +7,13 @@ use std::path::Path;
 use mongodb::bson::{Bson, Document};
 
 use crate::config::{Plugin, PluginKind};
-use crate::doc::{Times, json};
+use crate::doc::{DateFormat, json};
 
-/// The three bits that make a file executable.
+/// The executable bits of a file's mode.
 const RUNNABLE: u32 = 0o111;
 
-/// The words of a plugin's command line. `task` is the task's file, or its id for those plugins
-/// that read it from the database.
+/// The arguments of a plugin. `task` is the task's file, or its id for plugins that read it from
+/// the database.
 pub(crate) fn words(kind: PluginKind, config: &Path, task: &str, quiet: bool) -> Vec<String> {
     let mut words = Vec::new();
     if kind != PluginKind::NoMongo {
@@ -30,14 +30,14 @@ pub(crate) fn is_by_file(kind: PluginKind) -> bool {
     matches!(kind, PluginKind::Default | PluginKind::NoMongo)
 }
 
-/// The document as it was claimed, without what only our nodes know.
+/// The claimed document without our own fields.
 pub(crate) fn task_json(task: &Document) -> String {
     let mut task = task.clone();
     task.remove("windlass");
-    json(&Bson::Document(task), Times::Iso).to_string()
+    json(&Bson::Document(task), DateFormat::Iso).to_string()
 }
 
-/// Why a plugin cannot be run here, if so.
+/// Why a plugin cannot run here, if so.
 pub(crate) fn fault(plugin: &Plugin, task: &str) -> Option<String> {
     let program = &plugin.program;
     if !program.is_absolute() {

@@ -8,11 +8,11 @@
 //! | `temp`, `response` | the files for input and response |
 //! | `outcome` | what the exit means: the rules and all messages |
 //! | `write` | writing the end to the database, with retries |
-//! | `ender` | ending it from outside |
+//! | `end_signal` | ending it from outside |
 //! | `dtr`, `order` | the stand-alone task runner, and its command line |
 
 mod dtr;
-mod ender;
+mod end_signal;
 mod handover;
 mod order;
 mod outcome;
@@ -22,9 +22,9 @@ mod temp;
 mod write;
 
 pub use self::dtr::runner;
-pub(crate) use self::ender::{EndHandle, ender};
+pub(crate) use self::end_signal::{EndHandle, end_signal};
 pub use self::order::Order;
-pub(crate) use self::outcome::Why;
-pub(crate) use self::run::{Parts, Ran, Work, run};
+pub(crate) use self::outcome::StopReason;
+pub(crate) use self::run::{RunContext, RunEnd, TaskToRun, run};
 pub(crate) use self::temp::Temp;
 pub(crate) use self::write::until_back;

@@ -27,25 +27,26 @@ Exit status: 0 the task has ended, well or not; 1 it was left as it was, or in p
 128 and the number of a signal that ended it, such as 143.
 ";
 
-/// What the task runner is to do.
+/// The arguments of the task runner.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The configuration file that is to be read.
+    /// The configuration file to read.
     pub config: PathBuf,
     pub(crate) task: ObjectId,
-    /// Instead of what the queue names.
+    /// Overrides the queue's plugin.
     pub(crate) plugin: Option<String>,
     pub(crate) gfs: Gfs,
     pub(crate) quiet: bool,
-    /// The task runs already.
+    /// The task is already marked as running.
     pub(crate) handoff: bool,
 }
 
 impl Order {
-    /// The help, in which the program is called `task_runner`.
+    /// The help text, which calls the program `task_runner`.
     pub const USAGE: &str = USAGE;
 
-    /// Reads the words behind the program's name. `None` asks for help; errors are sentences.
+    /// Parses the arguments after the program's name. `None` requests help; errors are complete
+    /// sentences.
     pub fn read(words: &[String]) -> Result<Option<Order>, String> {
         let (mut config, mut task, mut plugin, mut queue) = (None, None, None, None);
         let (mut gfs, mut nogfs, mut quiet, mut handoff) = (None, false, false, false);

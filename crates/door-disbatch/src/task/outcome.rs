@@ -7,7 +7,7 @@ use windlass_core::launch::Launched;
 
 use crate::status;
 
-/// What a task ends with. Output that the plugin did not give is absent.
+/// The status and output of an ended task. Output that the plugin did not provide is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) status: i32,
@@ -21,31 +21,31 @@ impl Verdict {
         Self { stdout: Some("Unable to start".into()), ..Self::failed(why) }
     }
 
-    /// Without output.
+    /// A failure without output.
     pub(crate) fn failed(why: impl Into<String>) -> Self {
         Self { status: status::FAILED, stdout: None, stderr: Some(why.into()) }
     }
 
-    /// With what the plugin gave instead of a result that can be used.
+    /// A failure that shows the plugin's unusable result.
     fn refused(given: &Reply, what: &str, see: &str) -> Self {
         let why = format!("{what} (see stdout for {see}any stdout or stderr it may have set)");
         Self { stdout: Some(given.to_text()), ..Self::failed(why) }
     }
 }
 
-/// Why a program was ended before it had done its work.
+/// Why a program was killed before it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// The task was asked to end.
+pub(crate) enum StopReason {
+    /// The task was cancelled.
     Cancelled,
-    /// The node ends.
+    /// The node stops.
     Stopped,
-    /// The node could not say for too long that it lives, so that others may hold it dead.
+    /// The node could not renew its lease, so others may treat it as dead.
     Fenced,
     TimeLimit(Duration),
 }
 
-impl Why {
+impl StopReason {
     fn status(self) -> i32 {
         match self {
             Self::Cancelled => status::CANCELLED,
@@ -75,7 +75,7 @@ pub(crate) enum Exit {
     /// The signal's name, such as `SIGKILL`.
     Signal(String),
     NotStarted(String),
-    /// It was started, and its end could not be learnt.
+    /// It was started, but its end is unknown.
     Unknown,
 }
 
@@ -103,7 +103,7 @@ impl Exit {
         }
     }
 
-    /// The field `cmdErr` of a task, in the words of the original.
+    /// The field `cmdErr` of a task, with the original's text.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Code(0) => "<nil>".into(),
@@ -137,7 +137,7 @@ fn signal_words(name: &str) -> String {
     words.to_owned()
 }
 
-/// The three fields of a result; whatever else the plugin gave is left out.
+/// The three fields of a result; other fields are ignored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply(Map<String, Value>);
 
@@ -153,7 +153,7 @@ impl Reply {
         Value::Object(self.0.clone()).to_string()
     }
 
-    /// What is no text is kept as its JSON.
+    /// Values that are not text are kept as JSON.
     fn output(&mut self, name: &str) -> Option<String> {
         match self.0.remove(name) {
             None | Some(Value::Null) => None,
@@ -162,7 +162,7 @@ impl Reply {
         }
     }
 
-    /// A number without a fraction that is no larger than a status may be.
+    /// An integer in the range of a status.
     fn status(&self) -> Option<i32> {
         let number = self.0.get("status")?.as_number()?;
         match number.as_i64() {
@@ -177,40 +177,40 @@ impl Reply {
     }
 }
 
-/// What a plugin left behind.
+/// The result of a plugin.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum PluginAnswer {
     Reply(Reply),
-    /// Its file is not there, or cannot be read.
+    /// Its file is missing or unreadable.
     Unreadable(String),
-    /// Its file holds this instead.
+    /// Its file contains this text instead.
     NotJson(String),
-    /// Its file has more than this many bytes.
+    /// Its file is larger than this many bytes.
     TooLarge(u64),
-    /// It put nothing into `results`.
+    /// It wrote nothing to `results`.
     NoResult,
 }
 
-/// What a task ends with when its plugin was left to end by itself. `said` is what the program
-/// wrote to its own standard error: not the task's output, but all that is left of one that broke.
-pub(crate) fn judge(answer: Answer, exit: &Exit, said: &str) -> Verdict {
+/// The end of a task whose plugin exited by itself. `said` is what the program wrote to its own
+/// standard error: not the task's output, but the only trace of a program that crashed.
+pub(crate) fn judge(answer: PluginAnswer, exit: &Exit, said: &str) -> Verdict {
     let mut reply = match answer {
-        Answer::Reply(reply) => reply,
-        Answer::Unreadable(why) => {
+        PluginAnswer::Reply(reply) => reply,
+        PluginAnswer::Unreadable(why) => {
             let why = format!("could not read task plugin response file: {why}");
             return Verdict::failed(with_words(why, said));
         }
-        Answer::NotJson(text) => {
+        PluginAnswer::NotJson(text) => {
             let why = "plugin saved non-json in response file (see stdout for any content it may \
                        have set)";
             return Verdict { stdout: Some(text), ..Verdict::failed(why) };
         }
-        Answer::TooLarge(max) => {
+        PluginAnswer::TooLarge(max) => {
             return Verdict::failed(format!(
                 "could not read task plugin response file: it has more than {max} bytes"
             ));
         }
-        Answer::NoResult => {
+        PluginAnswer::NoResult => {
             let why = "plugin did not create a document in 'results'".to_owned();
             return Verdict::failed(with_words(why, said));
         }
@@ -235,18 +235,18 @@ fn unclean(reply: &Reply) -> Verdict {
     Verdict::refused(reply, "plugin returned status:1 but did not exit cleanly", "")
 }
 
-/// What becomes of a task that the plugin was to end itself.
+/// The outcome of a task whose plugin ends it itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HandedOff {
-    /// It has; its status stands.
+    /// It did; its status counts.
     Done(i32),
-    /// It has not, or not well.
-    Mended(Verdict),
+    /// It did not, or not correctly, so this is the task's end.
+    Corrected(Verdict),
 }
 
-/// `task` is what now stands in the task.
+/// `task` is the current content of the task.
 pub(crate) fn judge_handoff(task: &Reply, exit: &Exit) -> HandedOff {
-    HandedOff::Mended(match task.status() {
+    HandedOff::Corrected(match task.status() {
         None => Verdict::refused(task, "plugin returned unknown type for status", "status and "),
         Some(status::RUNNING) => Verdict::refused(task, "plugin did not update status", ""),
         Some(..=-1) => Verdict::refused(task, "plugin returned negative status", "status and "),
@@ -255,10 +255,10 @@ pub(crate) fn judge_handoff(task: &Reply, exit: &Exit) -> HandedOff {
     })
 }
 
-/// What a task ends with when its program was ended. What it had already given is kept.
-pub(crate) fn cut_short(why: Why, answer: Answer) -> Verdict {
+/// The end of a task whose program was killed. Output provided before that is kept.
+pub(crate) fn cut_short(why: StopReason, answer: PluginAnswer) -> Verdict {
     let mut verdict = match answer {
-        Answer::Reply(mut reply) => {
+        PluginAnswer::Reply(mut reply) => {
             Verdict { status: 0, stdout: reply.output("stdout"), stderr: reply.output("stderr") }
         }
         _ => Verdict { status: 0, stdout: None, stderr: None },
@@ -283,7 +283,7 @@ mod tests {
     }
 
     fn judged(value: &Value, code: i32) -> (i32, Value, Value) {
-        shown(judge(Answer::Reply(reply(value)), &Exit::Code(code), "noise"))
+        shown(judge(PluginAnswer::Reply(reply(value)), &Exit::Code(code), "noise"))
     }
 
     fn shown(verdict: Verdict) -> (i32, Value, Value) {
@@ -305,7 +305,7 @@ mod tests {
             (json!({"status": 1.0, "stdout": null}), 0, (1, json!(null), json!(null))),
             (json!({"status": 1, "stdout": "", "noise": 7}), 0, (1, json!(""), json!(null))),
             (json!({"status": 2, "stdout": "o"}), 0, (2, json!("o"), json!(null))),
-            // It has failed already, whatever else it does.
+            // It has already failed, whatever else it does.
             (json!({"status": 44, "stderr": "e"}), 3, (44, json!(null), json!("e"))),
             (json!({"status": 1, "stdout": [1, "a"]}), 0, (1, json!("[1,\"a\"]"), json!(null))),
         ] {
@@ -342,26 +342,26 @@ mod tests {
         let at = Exit::Code(0);
         for (answer, stdout, stderr) in [
             (
-                Answer::Unreadable("no such file".into()),
+                PluginAnswer::Unreadable("no such file".into()),
                 json!(null),
                 "could not read task plugin response file: no such file",
             ),
             (
-                Answer::NotJson("text".into()),
+                PluginAnswer::NotJson("text".into()),
                 json!("text"),
                 "plugin saved non-json in response file (see stdout for any content it may have \
                  set)",
             ),
             (
-                Answer::TooLarge(9),
+                PluginAnswer::TooLarge(9),
                 json!(null),
                 "could not read task plugin response file: it has more than 9 bytes",
             ),
-            (Answer::NoResult, json!(null), "plugin did not create a document in 'results'"),
+            (PluginAnswer::NoResult, json!(null), "plugin did not create a document in 'results'"),
         ] {
             assert_eq!(shown(judge(answer, &at, "")), (2, stdout, json!(stderr)));
         }
-        let broken = shown(judge(Answer::NoResult, &at, "no disk\n"));
+        let broken = shown(judge(PluginAnswer::NoResult, &at, "no disk\n"));
         let why =
             "plugin did not create a document in 'results'\nits own standard error: no disk\n";
         assert_eq!(broken.2, json!(why));
@@ -392,7 +392,7 @@ mod tests {
             (json!({"status": 1.5}), 0, UNKNOWN),
             (json!({"status": 1, "stdout": "o"}), 3, UNCLEAN),
         ] {
-            let HandedOff::Mended(verdict) = done(&given, code) else { panic!("{given}") };
+            let HandedOff::Corrected(verdict) = done(&given, code) else { panic!("{given}") };
             assert_eq!((verdict.status, verdict.stderr.as_deref()), (2, Some(message)), "{given}");
             let shown: Value = serde_json::from_str(&verdict.stdout.unwrap()).unwrap();
             assert_eq!(shown, given);
@@ -403,22 +403,22 @@ mod tests {
     fn what_was_cut_short_says_why_and_keeps_what_there_is() {
         let given = json!({"status": 1, "stdout": "o", "stderr": "e"});
         for (why, status, text) in [
-            (Why::Cancelled, -5, "the task was cancelled while it ran\ne"),
-            (Why::Stopped, -6, "the node was stopped while the task ran\ne"),
+            (StopReason::Cancelled, -5, "the task was cancelled while it ran\ne"),
+            (StopReason::Stopped, -6, "the node was stopped while the task ran\ne"),
             (
-                Why::TimeLimit(Duration::from_millis(1500)),
+                StopReason::TimeLimit(Duration::from_millis(1500)),
                 2,
                 "the plugin was ended after its time limit of 1.5 s\ne",
             ),
         ] {
-            let cut = cut_short(why, Answer::Reply(reply(&given)));
+            let cut = cut_short(why, PluginAnswer::Reply(reply(&given)));
             assert_eq!(shown(cut), (status, json!("o"), json!(text)));
         }
-        let cut = cut_short(Why::Fenced, Answer::NoResult);
+        let cut = cut_short(StopReason::Fenced, PluginAnswer::NoResult);
         assert_eq!((cut.status, cut.stdout), (-6, None));
         assert!(cut.stderr.unwrap().contains("lease"));
-        let silent = Answer::Reply(reply(&json!({"stderr": ""})));
-        let stderr = cut_short(Why::Cancelled, silent).stderr;
+        let silent = PluginAnswer::Reply(reply(&json!({"stderr": ""})));
+        let stderr = cut_short(StopReason::Cancelled, silent).stderr;
         assert_eq!(stderr.as_deref(), Some("the task was cancelled while it ran"));
     }
 

@@ -3,22 +3,22 @@
 
 use serde_json::{Map, Value};
 
-use super::outcome::{Answer, Reply};
+use super::outcome::{PluginAnswer, Reply};
 
-/// What an unknown character becomes.
+/// The replacement character, escaped.
 const UNKNOWN: &str = "\\ufffd";
 
-pub(crate) fn read(bytes: Vec<u8>) -> Answer {
+pub(crate) fn read(bytes: Vec<u8>) -> PluginAnswer {
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     };
     let parse = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
     let map = parse(&text).or_else(|| with_whole_characters(&text).and_then(|text| parse(&text)));
-    map.map_or_else(|| Answer::NotJson(text), |map| Answer::Reply(Reply::new(map)))
+    map.map_or_else(|| PluginAnswer::NotJson(text), |map| PluginAnswer::Reply(Reply::new(map)))
 }
 
-/// The same JSON without `\ud800` to `\udfff` that are no pairs; nothing when there are none.
+/// The same JSON without unpaired `\ud800` to `\udfff`; `None` if there are none.
 fn with_whole_characters(text: &str) -> Option<String> {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
@@ -33,7 +33,7 @@ fn with_whole_characters(text: &str) -> Option<String> {
             changed = true;
             (UNKNOWN, 6)
         } else {
-            // An escape has two signs at least; what follows `\u` needs no care here.
+            // An escape has at least two characters; the digits after `\u` need no special care.
             let length = escape.char_indices().nth(2).map_or(escape.len(), |(at, _)| at);
             (&escape[..length], length)
         };
@@ -44,7 +44,7 @@ fn with_whole_characters(text: &str) -> Option<String> {
     changed.then_some(whole)
 }
 
-/// The third hexadecimal digit of the first and of the second half of a pair.
+/// The second hexadecimal digit of the first and of the second half of a pair.
 const HIGH: &[u8] = b"89abAB";
 const LOW: &[u8] = b"cdefCDEF";
 
@@ -59,8 +59,8 @@ mod tests {
 
     use super::*;
 
-    fn reply(value: &Value) -> Answer {
-        Answer::Reply(Reply::new(value.as_object().unwrap().clone()))
+    fn reply(value: &Value) -> PluginAnswer {
+        PluginAnswer::Reply(Reply::new(value.as_object().unwrap().clone()))
     }
 
     #[test]
@@ -68,7 +68,7 @@ mod tests {
         let read = |text: &str| read(text.as_bytes().to_vec());
         assert_eq!(read(r#" {"status": 1, "x": 2} "#), reply(&json!({"status": 1})));
         for text in ["", "text", "[]", "null", "1", "\"a\"", "{", "{} {}", r#"{"status":1e999}"#] {
-            assert_eq!(read(text), Answer::NotJson(text.into()), "{text}");
+            assert_eq!(read(text), PluginAnswer::NotJson(text.into()), "{text}");
         }
     }
 
@@ -76,7 +76,7 @@ mod tests {
     fn bytes_that_are_no_text_are_replaced() {
         let bytes = b"{\"status\":1,\"stdout\":\"a\xffb\"}".to_vec();
         assert_eq!(read(bytes), reply(&json!({"status": 1, "stdout": "a\u{fffd}b"})));
-        assert_eq!(read(b"\xfe".to_vec()), Answer::NotJson("\u{fffd}".into()));
+        assert_eq!(read(b"\xfe".to_vec()), PluginAnswer::NotJson("\u{fffd}".into()));
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
             (r"a\uD800b", "a\u{fffd}b"),
             (r"\ud83d\ude00\ud83d", "\u{1f600}\u{fffd}"),
             (r"\ud800\ud83d\ude00", "\u{fffd}\u{1f600}"),
-            // An escaped backslash in front of letters.
+            // An escaped backslash, followed by letters.
             (r"\\ud800 \ud800", "\\ud800 \u{fffd}"),
             (r"\n\u00e4\udfff", "\n\u{e4}\u{fffd}"),
         ] {
@@ -98,7 +98,7 @@ mod tests {
             );
         }
         for cut in ["{\"a\":\"\\", "{\"a\":\"\\ud8", "\\ud800"] {
-            assert_eq!(read(cut.as_bytes().to_vec()), Answer::NotJson(cut.into()));
+            assert_eq!(read(cut.as_bytes().to_vec()), PluginAnswer::NotJson(cut.into()));
         }
     }
 }

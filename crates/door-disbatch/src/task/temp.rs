@@ -17,41 +17,41 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use windlass_core::launch::is_exhaustion;
 use windlass_core::sync::lock;
 
-use super::outcome::Answer;
+use super::outcome::PluginAnswer;
 use super::response;
 
-/// What a response file may have. All of it is held in memory.
+/// Maximum size of a response file, which is held in memory.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// What all of them that are held at once may have together. Those below a unit do not count.
+/// Maximum total size of the responses in memory. Those smaller than a unit do not count.
 const RESPONSES_BYTES_MAX: u64 = 4 * RESPONSE_BYTES_MAX;
 const UNIT_BYTES: u64 = 64 * 1024;
 
 const PREFIX: &str = "windlass-";
-/// The file that is locked in a directory in use.
+/// The lock file of a directory in use.
 const LOCK: &str = "lock";
-/// A directory whose lock is free may be one that is just being made.
+/// A directory without a held lock may have just been created.
 const SWEEP_AGE: Duration = Duration::from_secs(60);
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const WRITABLE_BY_ALL: u32 = 0o002;
-/// Only the owner of what lies in such a directory may rename it.
+/// Only the owner of a file may rename it in such a directory.
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
-/// The directory of this start. It is removed when this is dropped.
+/// The directory of this process. Removed on drop.
 pub(crate) struct Temp {
     parent: PathBuf,
     parent_mode: u32,
     dir: PathBuf,
-    /// Locked while this process lives.
+    /// Locked while this process is alive.
     lock: Mutex<File>,
-    /// For responses in memory, by the unit.
+    /// Memory for responses, in units.
     room: Arc<Semaphore>,
 }
 
 impl Temp {
-    /// Makes the directory below `parent`, which is made with this mode if it is not there, and
-    /// removes those of programs that are gone.
+    /// Creates the directory below `parent`, which is created with this mode if missing, and
+    /// removes those of dead processes.
     pub(crate) fn open(parent: &Path, parent_mode: u32) -> io::Result<Self> {
         make_parent(parent, parent_mode)?;
         sweep(parent);
@@ -61,54 +61,55 @@ impl Temp {
         Ok(Self { parent: parent.to_owned(), parent_mode, dir, lock, room })
     }
 
-    /// Where one run of a task has its files. Nothing is there yet.
-    pub(crate) fn place(&self) -> Place {
-        Place(self.dir.join(unique()))
+    /// The directory for one run of a task. It is not created yet.
+    pub(crate) fn run_dir(&self) -> RunDir {
+        RunDir(self.dir.join(unique()))
     }
 
-    /// Writes the file of a task, and returns its path.
+    /// Writes the task's file and returns its path.
     pub(crate) fn write_task(
         &self,
-        place: &Place,
+        run_dir: &RunDir,
         task: ObjectId,
         json: &[u8],
     ) -> io::Result<PathBuf> {
         self.keep()?;
-        DirBuilder::new().mode(DIR_MODE).create(&place.0)?;
-        let path = place.0.join(format!("{task}.json"));
+        DirBuilder::new().mode(DIR_MODE).create(&run_dir.0)?;
+        let path = run_dir.0.join(format!("{task}.json"));
         let mut file = new_file(&path)?;
         file.write_all(json)?;
         Ok(path)
     }
 
-    /// Waits for room in memory for so many bytes of a response. Dropping it gives it back.
+    /// Waits for memory for a response of this size. Dropping the permit frees it.
     pub(crate) async fn room_for(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let units = (bytes.min(RESPONSE_BYTES_MAX) / UNIT_BYTES) as u32;
         if units == 0 {
             return None;
         }
-        // It is never closed.
+        // The semaphore is never closed.
         Arc::clone(&self.room).acquire_many_owned(units).await.ok()
     }
 
-    /// What the plugin wrote for a task. An error is a machine at a limit, and no answer.
+    /// Reads the plugin's response. An error means that the machine is out of resources, not that
+    /// there is no response.
     pub(crate) fn read_response(
         &self,
-        place: &Place,
+        run_dir: &RunDir,
         task: ObjectId,
         bytes_max: u64,
-    ) -> io::Result<Answer> {
-        let path = place.response(task);
+    ) -> io::Result<PluginAnswer> {
+        let path = run_dir.response(task);
         match self.keep().and_then(|()| read_file(&path, bytes_max)) {
             Ok(Some(bytes)) => Ok(response::read(bytes)),
-            Ok(None) => Ok(Answer::TooLarge(bytes_max)),
+            Ok(None) => Ok(PluginAnswer::TooLarge(bytes_max)),
             Err(error) if is_exhaustion(&error) => Err(error),
-            Err(error) => Ok(Answer::Unreadable(format!("open {}: {error}", path.display()))),
+            Err(error) => Ok(PluginAnswer::Unreadable(format!("open {}: {error}", path.display()))),
         }
     }
 
-    /// Programs that clean up old files may have taken the directory away: it is made again by the
-    /// rules of the first time.
+    /// Programs that clean up old files may have removed the directory: it is created again in the
+    /// same way.
     fn keep(&self) -> io::Result<()> {
         if self.is_there()? {
             return Ok(());
@@ -122,7 +123,7 @@ impl Temp {
         Ok(())
     }
 
-    /// In a directory that is writable for all, another user may have replaced it.
+    /// In a world-writable directory, another user may have replaced it.
     fn is_there(&self) -> io::Result<bool> {
         let found = match fs::symlink_metadata(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -146,10 +147,10 @@ impl Drop for Temp {
 
 /// The directory of one run of a task.
 #[derive(Debug, Clone)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct RunDir(PathBuf);
 
-impl Place {
-    /// 0 when there is none.
+impl RunDir {
+    /// 0 if there is none.
     pub(crate) fn response_bytes(&self, task: ObjectId) -> u64 {
         fs::symlink_metadata(self.response(task)).map_or(0, |found| found.len())
     }
@@ -158,14 +159,14 @@ impl Place {
         self.0.join(format!("{task}-response.json"))
     }
 
-    /// Removes whatever is there, also what a plugin left beside its files.
+    /// Removes everything, including files that a plugin left.
     pub(crate) fn remove(&self) {
         remove_any(&self.0);
     }
 }
 
-/// The mode is what it is told to be, whatever the umask; one that is there stays as it is, and
-/// must be such that nobody can put another directory in the place of ours.
+/// Sets the mode regardless of the umask. An existing directory stays as it is, but must be such
+/// that no other user can replace ours.
 fn make_parent(parent: &Path, mode: u32) -> io::Result<()> {
     if !parent.is_dir() {
         DirBuilder::new().recursive(true).mode(mode).create(parent)?;
@@ -183,7 +184,7 @@ fn make_parent(parent: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a directory and its lock, or neither.
+/// Creates a directory and its lock, or neither.
 fn make_locked(dir: &Path) -> io::Result<File> {
     DirBuilder::new().mode(DIR_MODE).create(dir)?;
     let lock = new_file(&dir.join(LOCK)).and_then(|lock| lock.lock().map(|()| lock));
@@ -202,7 +203,7 @@ fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
 }
 
-/// Only a plain file: neither a link that leads elsewhere nor a pipe on which one would wait.
+/// Opens only regular files: no links, and no pipes, which would block.
 fn open_plain(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -212,7 +213,7 @@ fn open_plain(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Nothing when it is larger than that.
+/// `None` if it is larger than that.
 fn read_file(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let file = open_plain(path)?;
     let mut bytes = Vec::new();
@@ -220,7 +221,7 @@ fn read_file(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
 }
 
-/// It may be gone already; what cannot be removed is left to the next start.
+/// It may be gone; what cannot be removed is left to the next start.
 fn remove_any(path: &Path) {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -232,7 +233,7 @@ fn remove_any(path: &Path) {
     }
 }
 
-/// Removes the directories of our programs that were killed. Those of others are theirs.
+/// Removes the directories of our killed processes. Those of other users stay.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -243,7 +244,8 @@ fn sweep(parent: &Path) {
         if open_plain(&path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok()) {
             remove_any(&path);
         } else {
-            // A crash at the start leaves it empty, without a lock; no other goes by this.
+            // A crash during the start leaves it empty and without a lock; nothing else is removed
+            // here.
             let _ = fs::remove_dir(&path);
         }
     }
@@ -277,12 +279,12 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let parent = home.path().join("a/b");
         let temp = open(&parent);
-        let (place, task) = (temp.place(), ObjectId::new());
-        let path = temp.write_task(&place, task, b"{}").unwrap();
+        let (run_dir, task) = (temp.run_dir(), ObjectId::new());
+        let path = temp.write_task(&run_dir, task, b"{}").unwrap();
         assert_eq!(path.file_name().unwrap().to_str().unwrap(), format!("{task}.json"));
-        let modes = [&parent, &temp.dir, &place.0, &path].map(|path| mode(path));
+        let modes = [&parent, &temp.dir, &run_dir.0, &path].map(|path| mode(path));
         assert_eq!(modes, [0o755, 0o700, 0o700, 0o600]);
-        assert!(temp.write_task(&place, task, b"{}").is_err(), "it is there already");
+        assert!(temp.write_task(&run_dir, task, b"{}").is_err(), "it is there already");
         let dir = temp.dir.clone();
         drop(temp);
         assert!(!dir.exists() && parent.exists());
@@ -292,7 +294,7 @@ mod tests {
     fn all_that_belongs_to_a_run_goes_with_it_and_nothing_of_another_run() {
         let home = tempfile::tempdir().unwrap();
         let temp = open(home.path());
-        let (one, other, task) = (temp.place(), temp.place(), ObjectId::new());
+        let (one, other, task) = (temp.run_dir(), temp.run_dir(), ObjectId::new());
         temp.write_task(&one, task, b"1").unwrap();
         let kept = temp.write_task(&other, task, b"2").unwrap();
         fs::create_dir(one.0.join("work")).unwrap();
@@ -308,21 +310,21 @@ mod tests {
     fn a_response_is_a_plain_file_within_its_bound() {
         let home = tempfile::tempdir().unwrap();
         let temp = open(home.path());
-        let (place, task) = (temp.place(), ObjectId::new());
-        temp.write_task(&place, task, b"{}").unwrap();
-        let path = place.0.join(format!("{task}-response.json"));
-        let read = || temp.read_response(&place, task, 20).unwrap();
-        assert!(matches!(read(), Answer::Unreadable(why) if why.contains("No such file")));
+        let (run_dir, task) = (temp.run_dir(), ObjectId::new());
+        temp.write_task(&run_dir, task, b"{}").unwrap();
+        let path = run_dir.0.join(format!("{task}-response.json"));
+        let read = || temp.read_response(&run_dir, task, 20).unwrap();
+        assert!(matches!(read(), PluginAnswer::Unreadable(why) if why.contains("No such file")));
         fs::write(&path, "12345678901234567890").unwrap();
-        assert!(matches!(read(), Answer::NotJson(_)));
+        assert!(matches!(read(), PluginAnswer::NotJson(_)));
         fs::write(&path, "123456789012345678901").unwrap();
-        assert_eq!(read(), Answer::TooLarge(20));
+        assert_eq!(read(), PluginAnswer::TooLarge(20));
         fs::remove_file(&path).unwrap();
         symlink("/etc/passwd", &path).unwrap();
-        assert!(matches!(read(), Answer::Unreadable(_)));
+        assert!(matches!(read(), PluginAnswer::Unreadable(_)));
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(matches!(read(), Answer::Unreadable(why) if why.contains("not a file")));
+        assert!(matches!(read(), PluginAnswer::Unreadable(why) if why.contains("not a file")));
     }
 
     #[tokio::test]
@@ -330,11 +332,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let temp = open(home.path());
         let task = ObjectId::new();
-        let place = temp.place();
-        assert_eq!(place.response_bytes(task), 0);
-        temp.write_task(&place, task, b"{}").unwrap();
-        fs::write(place.response(task), "12345").unwrap();
-        assert_eq!(place.response_bytes(task), 5);
+        let run_dir = temp.run_dir();
+        assert_eq!(run_dir.response_bytes(task), 0);
+        temp.write_task(&run_dir, task, b"{}").unwrap();
+        fs::write(run_dir.response(task), "12345").unwrap();
+        assert_eq!(run_dir.response_bytes(task), 5);
 
         let large = || temp.room_for(u64::MAX);
         let mut held = Vec::new();
@@ -355,16 +357,18 @@ mod tests {
         let parent = home.path().join("below");
         let temp = open(&parent);
         fs::remove_dir_all(&parent).unwrap();
-        let (place, task) = (temp.place(), ObjectId::new());
-        assert!(temp.write_task(&place, task, b"1").unwrap().exists());
+        let (run_dir, task) = (temp.run_dir(), ObjectId::new());
+        assert!(temp.write_task(&run_dir, task, b"1").unwrap().exists());
         assert_eq!((mode(&parent), mode(&temp.dir)), (0o755, 0o700));
         let lock = File::open(temp.dir.join(LOCK)).unwrap();
         assert!(lock.try_lock().is_err(), "it is locked as the first one was");
         fs::set_permissions(&temp.dir, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(temp.write_task(&temp.place(), task, b"1").is_err());
-        fs::write(place.0.join(format!("{task}-response.json")), "{\"status\":1}").unwrap();
-        let planted = temp.read_response(&place, task, 20).unwrap();
-        assert!(matches!(planted, Answer::Unreadable(why) if why.contains("not the directory")));
+        assert!(temp.write_task(&temp.run_dir(), task, b"1").is_err());
+        fs::write(run_dir.0.join(format!("{task}-response.json")), "{\"status\":1}").unwrap();
+        let planted = temp.read_response(&run_dir, task, 20).unwrap();
+        assert!(
+            matches!(planted, PluginAnswer::Unreadable(why) if why.contains("not the directory"))
+        );
     }
 
     #[test]
@@ -375,7 +379,7 @@ mod tests {
         fs::remove_dir_all(&parent).unwrap();
         fs::create_dir(&parent).unwrap();
         fs::set_permissions(&parent, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(temp.write_task(&temp.place(), ObjectId::new(), b"1").is_err());
+        assert!(temp.write_task(&temp.run_dir(), ObjectId::new(), b"1").is_err());
         assert!(!temp.dir.exists());
     }
 

@@ -6,91 +6,98 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 
-use super::ender::Ender;
+use super::end_signal::EndSignal;
 use super::outcome::{Exit, Verdict};
-use super::run::{One, Ran};
+use super::run::{RunEnd, TaskRun};
 use crate::database::{DbError, Ending, Finished};
-use crate::gridfs::{self, Form, Output};
+use crate::gridfs::{self, ChunkForm, Output};
 
-/// Between two tries.
+/// Pause between two attempts.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The database is no longer waited for.
+/// Nothing waits for the database any more.
 pub(crate) struct GaveUp;
 
-/// Asks until the database is there. Only others say when that takes too long.
+/// Repeats while the database is unavailable. Callers decide when that takes too long.
 pub(crate) async fn until_back<T, F>(
-    ender: &Ender,
+    end_signal: &EndSignal,
     ask: impl Fn() -> F,
 ) -> Result<Result<T, DbError>, GaveUp>
 where
     F: Future<Output = Result<T, DbError>>,
 {
-    let mut told = false;
+    let mut logged = false;
     loop {
         let answer = tokio::select! {
             answer = ask() => answer,
-            () = ender.given_up() => return Err(GaveUp),
+            () = end_signal.given_up() => return Err(GaveUp),
         };
         match answer {
             Err(DbError::Away(reason)) => {
-                if !told {
+                if !logged {
                     tracing::warn!(reason, "the database is unavailable; writes are waiting");
                 }
-                told = true;
+                logged = true;
             }
             answer => return Ok(answer),
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
-            () = ender.given_up() => return Err(GaveUp),
+            () = end_signal.given_up() => return Err(GaveUp),
         }
     }
 }
 
 /// Retries until it is done, even when refused: an operator has to fix the cause.
-pub(super) async fn until_done<T, F>(ender: &Ender, ask: impl Fn() -> F) -> Result<T, GaveUp>
+pub(super) async fn until_done<T, F>(
+    end_signal: &EndSignal,
+    ask: impl Fn() -> F,
+) -> Result<T, GaveUp>
 where
     F: Future<Output = Result<T, DbError>>,
 {
-    let mut told = None;
+    let mut logged = None;
     loop {
-        match until_back(ender, &ask).await? {
+        match until_back(end_signal, &ask).await? {
             Ok(done) => return Ok(done),
-            Err(error) if told.as_ref() != Some(&error) => {
+            Err(error) if logged.as_ref() != Some(&error) => {
                 tracing::error!(%error, "cannot write the end of a task yet");
-                told = Some(error);
+                logged = Some(error);
             }
             Err(_) => {}
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
-            () = ender.given_up() => return Err(GaveUp),
+            () = end_signal.given_up() => return Err(GaveUp),
         }
     }
 }
 
-impl One<'_> {
+impl TaskRun<'_> {
     /// Stores the output and ends the task.
-    pub(super) async fn end(&self, verdict: Verdict, exit: Option<&Exit>) -> Result<Ran, GaveUp> {
+    pub(super) async fn end(
+        &self,
+        verdict: Verdict,
+        exit: Option<&Exit>,
+    ) -> Result<RunEnd, GaveUp> {
         let Verdict { status, stdout, stderr } = verdict;
         let given = (stdout.is_some(), stderr.is_some());
-        let form = Form::of(self.parts.database.dialect());
+        let form = ChunkForm::of(self.context.database.dialect());
         let (stdout, stderr) = (stdout.unwrap_or_default(), stderr.unwrap_or_default());
-        let stored = until_back(&self.ender, || {
+        let stored = until_back(&self.end_signal, || {
             let output = Output {
                 task: self.claim.id(),
                 held: self.held(),
                 stdout: &stdout,
                 stderr: &stderr,
             };
-            let (parts, now) = (self.parts, self.parts.clock.now());
-            gridfs::store(&parts.database, form, parts.gfs, output, now)
+            let (context, now) = (self.context, self.context.clock.now());
+            gridfs::store(&context.database, form, context.gfs, output, now)
         });
         let (stdout, stderr) = match stored.await? {
             Ok((stdout, stderr)) => (or_null(stdout, given.0), or_null(stderr, given.1)),
             Err(error) => {
-                // The errors are what is looked for, and stand in the task if they can.
+                // Users look for errors, so they stay in the task if they fit.
                 let fits = given.1 && gridfs::fits(self.held(), &stderr);
                 let stderr = if fits { Bson::String(stderr) } else { Bson::Null };
                 return self.finish_without(status, &error, stderr, exit).await;
@@ -105,7 +112,7 @@ impl One<'_> {
         stdout: Bson,
         stderr: Bson,
         exit: Option<&Exit>,
-    ) -> Result<Ran, GaveUp> {
+    ) -> Result<RunEnd, GaveUp> {
         let whole = ending(status, stdout, stderr.clone(), exit, true);
         match self.try_finish(&whole).await? {
             Ok(ran) => Ok(ran),
@@ -113,25 +120,25 @@ impl One<'_> {
         }
     }
 
-    /// What was refused is lost, and that is told; the status is not. `stderr` is given up only
-    /// when it is refused too.
+    /// Ends the task without the output that the database refused, and says so in the task. The
+    /// status is never lost; `stderr` is dropped only if it is refused, too.
     async fn finish_without(
         &self,
         status: i32,
         error: &DbError,
         stderr: Bson,
         exit: Option<&Exit>,
-    ) -> Result<Ran, GaveUp> {
+    ) -> Result<RunEnd, GaveUp> {
         tracing::error!(task = %self.claim.id(), %error, "cannot save the output of a task");
         let why = Bson::String(format!("the output could not be saved: {error}"));
         let mut less = ending(status, why, stderr, exit, false);
-        let mut told = None;
+        let mut logged = None;
         loop {
             match self.try_finish(&less).await? {
                 Ok(ran) => return Ok(ran),
-                Err(error) if told.as_ref() != Some(&error) => {
+                Err(error) if logged.as_ref() != Some(&error) => {
                     tracing::error!(task = %self.claim.id(), %error, "cannot end a task");
-                    told = Some(error);
+                    logged = Some(error);
                 }
                 Err(_) => {}
             }
@@ -139,35 +146,35 @@ impl One<'_> {
             // Refused even without output: an operator has to fix the cause.
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
-                () = self.ender.given_up() => return Err(GaveUp),
+                () = self.end_signal.given_up() => return Err(GaveUp),
             }
         }
     }
 
-    async fn try_finish(&self, ending: &Ending) -> Result<Result<Ran, DbError>, GaveUp> {
+    async fn try_finish(&self, ending: &Ending) -> Result<Result<RunEnd, DbError>, GaveUp> {
         let finish = || {
-            let (parts, now) = (self.parts, self.parts.clock.now());
-            parts.database.claim_finish(self.claim, ending, now)
+            let (context, now) = (self.context, self.context.clock.now());
+            context.database.claim_finish(self.claim, ending, now)
         };
         let id = self.claim.id();
-        let finished = until_back(&self.ender, finish).await?;
+        let finished = until_back(&self.end_signal, finish).await?;
         Ok(finished.map(|finished| match finished {
             Finished::Ended => {
                 tracing::info!(task = %id, status = ending.status, "task ended");
-                Ran::Ended(ending.status)
+                RunEnd::Ended(ending.status)
             }
             Finished::Again => {
                 tracing::info!(task = %id, status = ending.status, "task failed, will be retried");
-                Ran::Again
+                RunEnd::Again
             }
             Finished::NotMine => {
                 tracing::warn!(task = %id, status = ending.status, "a task is no longer ours");
-                Ran::Lost
+                RunEnd::Lost
             }
         }))
     }
 
-    /// The bytes of the task's document without output.
+    /// Size of the task's document without output, in bytes.
     fn held(&self) -> usize {
         let mut task: Document = self.task.clone();
         task.remove("stdout");
@@ -181,7 +188,7 @@ fn ending(status: i32, stdout: Bson, stderr: Bson, exit: Option<&Exit>, complete
     Ending { status, stdout, stderr, cmd_exit, cmd_err, complete }
 }
 
-/// What the plugin did not give is null, unless there is a file for it.
+/// Output that the plugin did not provide is null, unless a file exists for it.
 fn or_null(stored: Bson, given: bool) -> Bson {
     match stored {
         Bson::String(_) if !given => Bson::Null,

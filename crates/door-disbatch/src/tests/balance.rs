@@ -49,7 +49,7 @@ fn change(queue: &str, from: Option<i64>, to: i64) -> Change {
     Change { queue: queue.to_owned(), from, to }
 }
 
-/// Ten at any time.
+/// At most ten tasks at any time.
 fn plan(groups: &[&[&str]]) -> Document {
     let groups: Vec<Vec<String>> =
         groups.iter().map(|group| group.iter().map(|name| (*name).to_owned()).collect()).collect();
@@ -64,7 +64,7 @@ async fn limits_are_moved_in_the_dialect_in_force() {
         let api = queue(&db, dialect, "api", 4.into()).await;
         queue(&db, dialect, "other", 7.into()).await;
         tasks(&db, bulk, -2, 12).await;
-        // Neither what is parked nor what is lost will ever run.
+        // Parked and orphaned tasks will never run.
         tasks(&db, api, -2, 2).await;
         tasks(&db, api, 0, 1).await;
         tasks(&db, api, -4, 2).await;
@@ -114,7 +114,7 @@ async fn one_of_several_does_it_until_it_leaves() {
     one.run(stop).await;
     assert_eq!(two.step().await.unwrap(), done);
     assert_eq!(one.step().await.unwrap(), Outcome::NotMine);
-    // One that is silent for too long is not waited for.
+    // A balancer that is silent for too long loses the lease.
     let past = DateTime::from_millis(0);
     let set = doc! { "$set": { "windlass.until": past } };
     collection(&db, "balance").update_one(doc! {}, set).await.unwrap();
@@ -158,7 +158,7 @@ async fn it_may_be_off_until_later() {
     assert_eq!(document(&db).await.get("disabled"), Some(&Bson::Null));
 }
 
-/// It is switched on again when its time is over, but not what a user says in the same moment.
+/// Balancing is enabled again when its time is over, unless a user changes it at the same moment.
 #[tokio::test]
 async fn who_switches_it_off_meanwhile_is_obeyed() {
     let proxy = Proxy::start(server_address().await).await;

@@ -1,4 +1,4 @@
-//! A database of a test's own.
+//! A private database for each test.
 
 use std::borrow::Borrow;
 use std::path::Path;
@@ -35,8 +35,8 @@ pub(crate) fn collection(database: &Database, name: &str) -> Documents {
     Documents { port, documents: database.raw().collection(name) }
 }
 
-/// A collection as the driver has it, but nothing waits forever. The driver itself would, for a
-/// server that keeps its connection and does not answer.
+/// A driver's collection with time limits: the driver itself would wait forever for a server that
+/// keeps its connection but does not answer.
 pub(crate) struct Documents {
     port: u16,
     documents: Collection<Document>,
@@ -88,10 +88,10 @@ impl Documents {
     }
 }
 
-/// Something that goes on beside the test. Waiting for its end is bounded.
-pub(crate) struct Beside<T>(JoinHandle<T>);
+/// A background task of a test. Waiting for its end is bounded.
+pub(crate) struct Background<T>(JoinHandle<T>);
 
-impl<T: Send + 'static> Beside<T> {
+impl<T: Send + 'static> Background<T> {
     pub(crate) fn spawn(going: impl Future<Output = T> + Send + 'static) -> Self {
         Self(tokio::spawn(going))
     }
@@ -101,7 +101,7 @@ impl<T: Send + 'static> Beside<T> {
     }
 }
 
-impl<T: Send + 'static> IntoFuture for Beside<T> {
+impl<T: Send + 'static> IntoFuture for Background<T> {
     type Output = std::result::Result<T, JoinError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 

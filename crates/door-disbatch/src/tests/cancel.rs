@@ -1,4 +1,4 @@
-//! Cancelling, running again, making and removing tasks.
+//! Cancelling, retrying, creating and removing tasks.
 
 use crate::database::{Cancelled, DbError, NewTask, Retried};
 use crate::dialect::Dialect;
@@ -36,7 +36,7 @@ async fn what_runs_is_asked_to_end_when_it_is_ours() {
         assert_eq!(asked.get_i32("status").ok(), Some(was));
         assert!(Task::read(&asked).unwrap().cancel);
 
-        // The second one was put back by hand while ours had it.
+        // The second one was reset by hand while our node had it.
         for windlass in [doc! {}, boot] {
             let foreign = doc! { "status": was, "node": "f", "windlass": windlass };
             let id = task(&db, queue.id, foreign).await;
@@ -166,7 +166,7 @@ async fn tasks_of_a_queue_are_removed_but_for_those_that_somebody_has() {
     assert!(Task::read(&read(&db, ours).await).unwrap().cancel);
 }
 
-/// A plugin that ends its task itself writes the status first, and may still run.
+/// A plugin that ends its task itself writes the status first and may still be running.
 #[tokio::test]
 async fn a_task_that_its_node_has_not_closed_is_not_queued_again() {
     let db = fresh().await;
@@ -182,14 +182,14 @@ async fn a_task_that_its_node_has_not_closed_is_not_queued_again() {
     }
 }
 
-/// Its node stopped or died before it could be closed: nobody else ever does that.
+/// Its node stopped or died before it could close the task, and no other node ever does.
 #[tokio::test]
 async fn a_task_that_nobody_will_close_any_more_is_queued_again() {
     let db = fresh().await;
     db.node_enter(&me("n", "later"), &process(), at(0)).await.unwrap();
     for dialect in BOTH {
         let queue = queue(&db, dialect, 1).await;
-        // The second one was put back by hand, and a foreign node has run it since.
+        // The second one was reset by hand and has since run on a foreign node.
         for (node, boot) in [("n", "b"), ("f", "later")] {
             let open = doc! { "boot": boot, "node": "n", "run": "r" };
             let open = doc! { "status": 1, "node": node, "windlass": open };
@@ -203,7 +203,7 @@ async fn a_task_that_nobody_will_close_any_more_is_queued_again() {
     }
 }
 
-/// Fields of any type are compared with themselves, so that an odd one does not stand in the way.
+/// Fields of any type are compared with themselves, so that invalid ones do no harm.
 #[tokio::test]
 async fn tasks_with_odd_times_are_cancelled_and_queued_again() {
     let db = fresh().await;
@@ -218,7 +218,7 @@ async fn tasks_with_odd_times_are_cancelled_and_queued_again() {
     }
 }
 
-/// The task may have been ended, run again and be running by then.
+/// By then the task may have ended and be running again.
 #[tokio::test]
 async fn a_late_request_to_end_all_of_a_queue_ends_no_later_run() {
     let proxy = Proxy::start(server_address().await).await;

@@ -1,4 +1,4 @@
-//! Claiming, giving back and starting.
+//! Claiming, releasing and starting tasks.
 
 use std::collections::HashSet;
 
@@ -72,7 +72,7 @@ async fn a_task_with_odd_fields_is_passed_over_or_claimed_but_never_in_the_way()
         for value in &values {
             let mut odd = base.clone();
             odd.insert(field, value.clone());
-            // Two with the same odd id cannot be.
+            // The same invalid id cannot be inserted twice.
             let _ = collection(&db, "tasks").insert_one(odd).await;
         }
     }
@@ -187,10 +187,10 @@ async fn a_start_sets_status_time_and_attempt() {
     let ours = started.get_document("windlass").unwrap();
     assert_eq!(ours.get_datetime("started").ok(), Some(&at(3)));
     assert_eq!(ours.get_i64("attempt").ok(), Some(3));
-    // The answer was lost, so it is asked again.
+    // The answer was lost, so the request is repeated.
     assert!(db.start(&run, &me, at(4)).await.unwrap());
     assert_eq!(read(&db, id).await, started);
-    // No program was started, because that answer was lost too: it goes back as it is.
+    // No program was started, because that answer was lost too: the task is released as it is.
     assert!(db.speaking(Dialect::Seed).unclaim(&run, &me, at(4)).await.unwrap());
     assert_eq!(read(&db, id).await.get_i32("status").ok(), Some(-2));
     assert!(!db.speaking(Dialect::Seed).unclaim(&run, &me, at(4)).await.unwrap());

@@ -13,7 +13,7 @@ async fn seed_queue(db: &Database) -> ObjectId {
     db.speaking(Dialect::Seed).queue_insert(&new).await.unwrap()
 }
 
-/// What is stored, which has to be what is true.
+/// The stored counters, which must equal the actual ones.
 async fn counters(db: &Database, queue: ObjectId) -> (i64, i64) {
     let stored = read_queue(db, queue, Dialect::Seed).await;
     let counts = db.queue_counts(&[queue]).await.unwrap()[&queue];
@@ -84,7 +84,7 @@ async fn they_are_set_where_they_are_no_numbers() {
         let mut document = doc! { "_id": queue, "name": queue.to_hex(), "constructor": "X" };
         document.extend(stored);
         insert(&db, "queues", document).await;
-        // Nothing can be added to what is not set.
+        // Unset counters cannot be incremented.
         db.speaking(Dialect::Seed).tasks_create(queue, &[], at(0)).await.unwrap();
         let read = read_queue(&db, queue, Dialect::Seed).await;
         assert!(db.counters_fill(&read, real).await.unwrap());

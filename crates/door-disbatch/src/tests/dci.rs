@@ -1,5 +1,5 @@
-//! The command interface on a loopback port, for what needs a hand in the database meanwhile: tasks
-//! that end while they are cancelled, queues that are in use, a dialect that shows itself later.
+//! The command interface on a loopback port, for tests that change the database meanwhile: tasks
+//! that end while they are cancelled, queues in use, a dialect that becomes known later.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use windlass_test_kit::wait::{PATIENCE, in_time};
 use windlass_test_servers::mongodb;
 
-use crate::tests::base::{self, Beside};
+use crate::tests::base::{self, Background};
 use crate::tests::harness::{BOTH, happens, insert, queue, status, task};
 use crate::tests::proxy::{Command, Fate, Proxy, server_address};
 
-/// What is not answered within the patience fails.
+/// Fails when there is no answer in time.
 fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
 }
@@ -31,7 +31,7 @@ struct Dci {
     db: Database,
     address: String,
     stop: CancellationToken,
-    serving: Beside<Result<(), String>>,
+    serving: Background<Result<(), String>>,
 }
 
 impl Dci {
@@ -39,7 +39,7 @@ impl Dci {
         Dci::at(&mongodb().url(), dialect).await
     }
 
-    /// On the server of this address.
+    /// Uses the server at this address.
     async fn at(url: &str, dialect: Option<Dialect>) -> Dci {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = json!({
@@ -54,7 +54,7 @@ impl Dci {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
-        let serving = Beside::spawn(dci::serve(listener, config, db.clone(), stop.clone()));
+        let serving = Background::spawn(dci::serve(listener, config, db.clone(), stop.clone()));
         Dci { db, address, stop, serving }
     }
 
@@ -77,7 +77,7 @@ impl Dci {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// Plays the node: as soon as the task is to be cancelled, it ends with this status.
+    /// Acts as the node: ends the task with this status once it is cancelled.
     async fn end_when_asked(&self, id: ObjectId, ends: i32) {
         let tasks = base::collection(&self.db, "tasks");
         let asked = doc! { "_id": id, "windlass.cancel": true };
@@ -171,14 +171,14 @@ async fn a_queue_that_a_foreign_node_works_on_keeps_its_entry() {
     }
 }
 
-/// The entry of the queue is gone when the answer is lost. It comes back, to be deleted again.
+/// The queue's entry is gone when the answer is lost. It is restored, to be deleted again.
 #[tokio::test]
 async fn a_queue_that_could_not_be_emptied_keeps_its_entry() {
     let proxy = Proxy::start(server_address().await).await;
     let dci = Dci::at(&proxy.url(), Some(Dialect::Seed)).await;
     let queue = queue(&dci.db, Dialect::Seed, 5).await;
     task(&dci.db, queue.id, doc! {}).await;
-    // Before the entry goes it is looked once whether anything runs, and afterwards once more.
+    // Running tasks are checked once before the entry is removed and once after it.
     let looks = AtomicUsize::new(0);
     let second = move |command: &Command| {
         command.is_on("update", "tasks") && looks.fetch_add(1, Ordering::SeqCst) == 1
@@ -194,7 +194,7 @@ async fn a_queue_that_could_not_be_emptied_keeps_its_entry() {
     assert_eq!((dci.count("queues").await, dci.count("tasks").await), (0, 0));
 }
 
-/// Pages need only the names, however long it would take to count.
+/// Pages need only the names, however long a count would take.
 #[tokio::test]
 async fn queues_are_shown_without_numbers_when_asked() {
     let dci = Dci::start(Some(Dialect::Released)).await;
@@ -220,7 +220,7 @@ async fn many_tasks_are_deleted_in_batches() {
     assert_eq!((dci.count("queues").await, dci.count("tasks").await), (0, 0));
 }
 
-/// Other programs may call their tasks what they like.
+/// Other programs may use any ids for their tasks.
 #[tokio::test]
 async fn tasks_with_ids_of_another_type_are_deleted_too() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
@@ -234,7 +234,7 @@ async fn tasks_with_ids_of_another_type_are_deleted_too() {
     assert_eq!((dci.count("queues").await, dci.count("tasks").await), (0, 0));
 }
 
-/// A refusal needs no exact number, for which all tasks would have to be looked at.
+/// A refusal needs no exact number, which would require reading all tasks.
 #[tokio::test]
 async fn the_tasks_of_a_queue_that_is_not_deleted_are_counted_up_to_a_bound() {
     let proxy = Proxy::start(server_address().await).await;
@@ -252,7 +252,7 @@ async fn the_tasks_of_a_queue_that_is_not_deleted_are_counted_up_to_a_bound() {
     assert_eq!(counted.count(), 0);
 }
 
-/// Who is refused wants to know where to look.
+/// A refusal should say where to look.
 #[tokio::test]
 async fn foreign_nodes_that_run_tasks_of_a_queue_are_named() {
     let dci = Dci::start(Some(Dialect::Released)).await;
@@ -267,7 +267,7 @@ async fn foreign_nodes_that_run_tasks_of_a_queue_are_named() {
     assert!(told.contains("3 tasks") && told.contains("anna, bert"), "{told}");
 }
 
-/// More of them would be queues that no node and no page sees.
+/// No node and no page would see more of them.
 #[tokio::test]
 async fn no_more_queues_are_made_than_are_looked_at() {
     const QUEUES_MAX: usize = 10_000;
@@ -293,7 +293,7 @@ async fn a_queue_with_an_id_of_another_type_can_be_deleted() {
     assert_eq!(dci.count("queues").await, 0);
 }
 
-/// An empty database is the seed's until somebody else shows that it is not.
+/// An empty database counts as the seed's until another program shows otherwise.
 #[tokio::test]
 async fn the_first_documents_decide_on_the_dialect() {
     let dci = Dci::start(None).await;
@@ -351,7 +351,7 @@ async fn unknown_paths_and_methods_are_told_in_json() {
     assert_eq!(answer.headers()["cache-control"], "no-store");
 }
 
-/// What is in progress at the end is answered; nothing new is taken.
+/// Requests in progress at shutdown are answered; new ones are refused.
 #[tokio::test]
 async fn a_request_under_way_is_answered_before_the_end() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
@@ -387,7 +387,8 @@ async fn a_head_that_is_too_long_is_refused_and_the_next_connection_served() {
     assert_eq!(dci.ask(Method::GET, "/info").await.0, 200);
 }
 
-/// Its files may be new ones when the old ones are removed, and an id may name anything.
+/// The task may already have new files when the old ones are removed, and an id may refer to
+/// anything.
 #[tokio::test]
 async fn a_retry_removes_the_files_that_the_task_had_and_no_others() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
@@ -413,7 +414,7 @@ async fn a_retry_removes_the_files_that_the_task_had_and_no_others() {
     assert_eq!(dci.count("tasks.chunks").await, 2);
 }
 
-/// A page can have its own name point to this host, and is of the same site then.
+/// A page's own host name may resolve to this host; its requests are then same-site.
 #[tokio::test]
 async fn without_a_login_it_answers_only_to_addresses_and_localhost() {
     let dci = Dci::start(Some(Dialect::Seed)).await;

@@ -1,4 +1,4 @@
-//! A whole node whose questions and answers are lost, held back, delivered late or refused.
+//! A complete node whose requests and answers are lost, held back, delivered late or refused.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ fn is_start(it: &Command) -> bool {
     it.is_on("update", "tasks") && it.mentions("windlass.started")
 }
 
-/// It may still be made: as long as nobody knows, it has its place within every limit.
+/// It may still be made: until its outcome is known, it counts against every limit.
 #[tokio::test]
 async fn a_claim_that_arrives_late_passes_no_limit() {
     for dialect in BOTH {
@@ -46,7 +46,7 @@ async fn a_claim_that_arrives_late_passes_no_limit() {
     }
 }
 
-/// The claim is made and known, but not whether it is within the limit.
+/// The claim succeeded, but it is unknown whether it is within the limit.
 #[tokio::test]
 async fn a_claim_that_could_not_be_checked_is_given_back_and_made_again() {
     let world = World::new(Dialect::Released, GOOD).await;
@@ -61,7 +61,7 @@ async fn a_claim_that_could_not_be_checked_is_given_back_and_made_again() {
     assert_eq!(world.ran(), [id]);
 }
 
-/// The limit counts it as long as the database shows it as ours.
+/// It counts against the limit while the database shows it as ours.
 #[tokio::test]
 async fn a_task_that_cannot_be_given_back_keeps_its_hold() {
     let world = World::new(Dialect::Released, GOOD).await;
@@ -100,7 +100,7 @@ async fn a_task_whose_end_could_not_be_written_keeps_its_hold() {
     assert_eq!(tokens, [Run::of(&running).unwrap().token]);
 }
 
-/// Nothing of it runs any more, so nobody has to wait until the node is found dead.
+/// Nothing of it runs any more, so there is no need to wait until the node counts as dead.
 #[tokio::test]
 async fn a_task_whose_end_could_not_be_written_is_orphaned_when_the_node_leaves() {
     for dialect in BOTH {
@@ -128,7 +128,7 @@ async fn a_task_whose_end_could_not_be_written_is_orphaned_when_the_node_leaves(
     }
 }
 
-/// They may have changed since, and nobody knows.
+/// They may have changed unnoticed.
 #[tokio::test]
 async fn nothing_is_claimed_by_the_limits_of_a_pass_that_is_long_ago() {
     let world = World::new(Dialect::Seed, GATED).await;
@@ -156,7 +156,8 @@ async fn nothing_is_claimed_by_the_limits_of_a_pass_that_is_long_ago() {
     world.reaches(second, 1).await;
 }
 
-/// Between the start in the database and that of the program others may have held the node dead.
+/// Between marking the task as running and starting its program, others may have declared the node
+/// dead.
 #[tokio::test]
 async fn nothing_is_launched_when_the_lease_is_over_since() {
     let world = World::new(Dialect::Released, GOOD).await;
@@ -214,7 +215,7 @@ async fn a_waiting_task_that_is_refused_keeps_no_other_waiting() {
     assert_eq!(world.status(bad).await, -4);
 }
 
-/// What a large database takes its time for: counts, tasks of the wrong types, waiting tasks.
+/// Slow requests on a large database: counts, invalid tasks, waiting tasks.
 #[tokio::test]
 async fn slow_questions_keep_no_claim_no_cancel_and_no_dead_node_waiting() {
     let world = World::new(Dialect::Seed, GATED).await;
@@ -244,7 +245,7 @@ async fn slow_questions_keep_no_claim_no_cancel_and_no_dead_node_waiting() {
     world.reaches(second, 1).await;
 }
 
-/// However much there is to do: who only claims would never see who has fallen silent.
+/// However large the backlog: a node that only claims would never notice silent nodes.
 #[tokio::test]
 async fn a_node_with_a_backlog_finds_a_dead_node() {
     for dialect in BOTH {
@@ -260,7 +261,7 @@ async fn a_node_with_a_backlog_finds_a_dead_node() {
     }
 }
 
-/// Although the database shows it as running, nothing of it was ever started.
+/// Although the database shows it as running, it was never started.
 #[tokio::test]
 async fn a_task_that_was_never_started_is_given_back_however_long_it_takes() {
     let world = World::new(Dialect::Seed, GOOD).await;
@@ -277,7 +278,7 @@ async fn a_task_that_was_never_started_is_given_back_however_long_it_takes() {
     assert_eq!(world.ran(), [id]);
 }
 
-/// The task of a node that is gone.
+/// A task of a dead node.
 async fn left_by(world: &World, node: &str) -> ObjectId {
     let ours = doc! { "boot": format!("boot of {node}"), "node": node, "run": "r" };
     task(&world.sure, ObjectId::new(), doc! { "status": 0, "node": node, "windlass": ours }).await
@@ -304,7 +305,7 @@ async fn a_dead_node_whose_tasks_cannot_be_orphaned_stops_no_other() {
     world.reaches(bad, -6).await;
 }
 
-/// A claim that nobody knows of and that cannot be given back.
+/// An unknown claim that cannot be released.
 #[tokio::test]
 async fn a_task_that_cannot_be_given_back_keeps_no_other_one_from_being_ended() {
     let world = World::new(Dialect::Released, GATED).await;
@@ -326,7 +327,7 @@ async fn a_task_that_cannot_be_given_back_keeps_no_other_one_from_being_ended() 
     world.reaches(running, -5).await;
     let claimed = world.task(stray).await;
     assert_eq!(claimed.get_i32("status").unwrap(), -1);
-    // That of the other one is dropped when its end is written.
+    // The other one's hold is dropped when its end is written.
     let token = Run::of(&claimed).unwrap().token;
     let kept = async || {
         let holds = world.read_queue(queue.id).await.holds;

@@ -1,6 +1,6 @@
 //! Ends of tasks.
 
-use crate::database::{Database, DbError, Ending, Finished, Me, Run};
+use crate::database::{Database, DbError, Ending, Finished, NodeBoot, Run};
 use crate::dialect::Dialect;
 use crate::doc::Queue;
 use mongodb::bson::oid::ObjectId;
@@ -20,8 +20,8 @@ fn ending(status: i32) -> Ending {
     }
 }
 
-/// A task that runs under `me("n", "b")`.
-async fn running(db: &Database, queue: &Queue, ours: Document, token: &str) -> (Me, Run) {
+/// A task running under `me("n", "b")`.
+async fn running(db: &Database, queue: &Queue, ours: Document, token: &str) -> (NodeBoot, Run) {
     let me = me("n", "b");
     task(db, queue.id, doc! { "windlass": ours }).await;
     let claimed = db.claim(queue, &me, token, at(0)).await.unwrap().unwrap();
@@ -142,7 +142,7 @@ async fn success_cancelling_and_orphaning_use_no_tries() {
     }
     let (me, run) = running(&db, &queue, doc! { "retries": 5, "cancel": true }, "t").await;
     let finished = db.speaking(Dialect::Seed).finish(&run, &me, &ending(2), at(7)).await.unwrap();
-    assert_eq!(finished, Finished::Ended, "somebody wants it to end");
+    assert_eq!(finished, Finished::Ended, "it was asked to end");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::Gfs;
 use crate::database::Database;
-use crate::gridfs::{CHUNK_SIZE, Cleaner, Form, LoadError, Output, remove, store};
+use crate::gridfs::{CHUNK_SIZE, ChunkForm, Cleaner, LoadError, Output, remove, store};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
@@ -14,7 +14,7 @@ use crate::tests::base::{collection, connect, fresh};
 use crate::tests::harness::load;
 use crate::tests::proxy::{Fate, Proxy, server_address};
 
-const FORMS: [Form; 2] = [Form::Text, Form::Binary];
+const FORMS: [ChunkForm; 2] = [ChunkForm::Text, ChunkForm::Binary];
 
 const MIB: usize = 1024 * 1024;
 
@@ -27,7 +27,7 @@ fn days_ago(days: u64) -> DateTime {
     DateTime::from_millis(now().timestamp_millis() - i64::try_from(past).unwrap())
 }
 
-/// An id that says that it was made so many days ago.
+/// An id with a creation time this many days ago.
 fn id_of(days: u64) -> ObjectId {
     let seconds = u32::try_from(days_ago(days).timestamp_millis() / 1000).unwrap();
     let random = fastrand::u64(..).to_be_bytes();
@@ -41,7 +41,7 @@ fn output<'a>(task: ObjectId, stdout: &'a str, stderr: &'a str) -> Output<'a> {
     Output { task, held: 0, stdout, stderr }
 }
 
-async fn stored(database: &Database, form: Form, text: &str) -> ObjectId {
+async fn stored(database: &Database, form: ChunkForm, text: &str) -> ObjectId {
     let said = output(ObjectId::new(), text, "");
     let (stdout, _) = store(database, form, Gfs::Always, said, now()).await.unwrap();
     stdout.as_object_id().unwrap()
@@ -55,7 +55,7 @@ async fn count(database: &Database, name: &str) -> u64 {
     collection(database, name).count_documents(doc! {}).await.unwrap()
 }
 
-/// Several chunks, with characters of every length and a chunk's end within one.
+/// Several chunks, with characters of every length and a chunk boundary within a character.
 fn long_text() -> String {
     "aä€𝄞".repeat(CHUNK_SIZE / 4 * 2 + 7) + "end"
 }
@@ -78,7 +78,7 @@ async fn a_file_looks_as_disbatch_writes_it() {
     let text = "ä".repeat(CHUNK_SIZE + 1);
     let at = now();
     let said = output(task, &text, "");
-    let (stdout, stderr) = store(&database, Form::Text, Gfs::Always, said, at).await.unwrap();
+    let (stdout, stderr) = store(&database, ChunkForm::Text, Gfs::Always, said, at).await.unwrap();
     let files = all(&database, "tasks.files", doc! {"metadata.task_id": task}).await;
     assert_eq!(files.len(), 2);
     for (id, name, length) in [(stdout, "stdout", 2 * (CHUNK_SIZE + 1)), (stderr, "stderr", 0)] {
@@ -102,7 +102,7 @@ async fn a_file_looks_as_disbatch_writes_it() {
 async fn the_standard_form_has_bytes_in_chunks_of_their_size() {
     let database = fresh().await;
     let text = long_text();
-    let id = stored(&database, Form::Binary, &text).await;
+    let id = stored(&database, ChunkForm::Binary, &text).await;
     let chunks = all(&database, "tasks.chunks", doc! {"files_id": id}).await;
     let mut bytes = Vec::new();
     for (number, chunk) in chunks.iter().enumerate() {
@@ -119,7 +119,7 @@ async fn the_standard_form_has_bytes_in_chunks_of_their_size() {
 async fn a_foreign_file_of_either_form_is_read() {
     let database = fresh().await;
     let (text, binary) = (ObjectId::new(), ObjectId::new());
-    // As the original writes: short chunks of text; no digest; numbers as doubles.
+    // As the original writes them: short text chunks, no digest, numbers as doubles.
     let file = doc! {"_id": text, "filename": "stdout", "length": 6.0, "chunkSize": 261_120};
     collection(&database, "tasks.files").insert_one(file).await.unwrap();
     let file = doc! {"_id": binary, "length": 3_i64, "md5": "900150983cd24fb0d6963f7d28e17f72"};
@@ -160,7 +160,7 @@ async fn a_broken_file_is_an_error_that_says_what_is_wrong() {
         Some(doc! {"$set": {"data": 5}}),
         Some(doc! {"$set": {"n": 7}}),
     ] {
-        let id = stored(&database, Form::Text, &text).await;
+        let id = stored(&database, ChunkForm::Text, &text).await;
         let first = doc! {"files_id": id, "n": 0};
         match change {
             None => drop(chunks.delete_one(first).await.unwrap()),
@@ -191,18 +191,19 @@ async fn small_output_stays_inline_and_large_goes_to_files() {
     let database = fresh().await;
     let task = ObjectId::new();
     let small = output(task, "out", "err");
-    let kept = store(&database, Form::Text, Gfs::Auto, small, now()).await.unwrap();
+    let kept = store(&database, ChunkForm::Text, Gfs::Auto, small, now()).await.unwrap();
     assert_eq!(kept, ("out".into(), "err".into()));
     assert_eq!(count(&database, "tasks.files").await, 0);
     let long = "€".repeat(5 * MIB);
     let large = output(task, &long, "err");
-    let (stdout, stderr) = store(&database, Form::Text, Gfs::Auto, large, now()).await.unwrap();
+    let (stdout, stderr) =
+        store(&database, ChunkForm::Text, Gfs::Auto, large, now()).await.unwrap();
     assert_eq!(stderr, "err".into());
     let text = load(&database, stdout.as_object_id().unwrap()).await.unwrap();
     assert_eq!(text.len(), 15 * MIB);
 }
 
-/// The document that is to hold the output is written too: the server takes it.
+/// The document is really written with its output: the server accepts it.
 #[tokio::test]
 async fn whatever_the_rule_keeps_inline_fits_into_a_document() {
     let database = fresh().await;
@@ -214,7 +215,7 @@ async fn whatever_the_rule_keeps_inline_fits_into_a_document() {
         let task = id.as_object_id().unwrap();
         let (out, err) = ("o".repeat(12 * MIB), "e".repeat(7 * MIB));
         let said = Output { held, ..output(task, &out, &err) };
-        let (stdout, stderr) = store(&database, Form::Binary, gfs, said, now()).await.unwrap();
+        let (stdout, stderr) = store(&database, ChunkForm::Binary, gfs, said, now()).await.unwrap();
         let ended = doc! {"$set": {"status": 1, "stdout": &stdout, "stderr": &stderr}};
         tasks.update_one(doc! {"_id": task}, ended).await.unwrap();
         if gfs == Gfs::Never {
@@ -232,7 +233,7 @@ async fn the_files_of_a_task_are_removed_with_their_chunks() {
     let (one, other) = (ObjectId::new(), ObjectId::new());
     for task in [one, other] {
         let said = output(task, "out", "err");
-        store(&database, Form::Text, Gfs::Always, said, now()).await.unwrap();
+        store(&database, ChunkForm::Text, Gfs::Always, said, now()).await.unwrap();
     }
     assert_eq!(remove(&database, &[one]).await.unwrap(), 2);
     assert_eq!(remove(&database, &[one]).await.unwrap(), 0);
@@ -243,7 +244,7 @@ async fn the_files_of_a_task_are_removed_with_their_chunks() {
     assert!(left.iter().all(|file| owner(file) == doc! {"task_id": other}));
 }
 
-/// A file as somebody left it so long ago; answers its id.
+/// Creates a leftover file of this age and returns its id.
 async fn leave(database: &Database, days: u64, file: Document) -> ObjectId {
     let id = id_of(days);
     let mut whole = doc! {"_id": id, "length": 1, "uploadDate": days_ago(days)};
@@ -260,8 +261,7 @@ async fn leftovers_are_removed_and_nothing_else() {
     let tasks = collection(&database, "tasks");
     let of = |task: ObjectId| doc! {"filename": "stdout", "metadata": {"task_id": task}};
     let mut kept = Vec::new();
-    // In use by either name; of a task that is being worked on; young; nobody's output; without a
-    // task.
+    // In use under either name; of a task in progress; young; not task output; without a task.
     let used = ObjectId::new();
     let file = leave(&database, 9, of(used)).await;
     tasks.insert_one(doc! {"_id": used, "status": 1, "stdout": file}).await.unwrap();
@@ -279,7 +279,7 @@ async fn leftovers_are_removed_and_nothing_else() {
     let other = doc! {"filename": "photo", "metadata": {"task_id": ObjectId::new()}};
     kept.push(leave(&database, 9, other).await);
     kept.push(leave(&database, 9, doc! {"filename": "stdout"}).await);
-    // Its task is gone; its task points elsewhere; chunks without a file, old and young.
+    // Task gone; task refers to another file; chunks without a file, old and young.
     leave(&database, 9, of(ObjectId::new())).await;
     leave(&database, 9, of(used)).await;
     let chunk = |id: ObjectId| doc! {"files_id": id, "n": 0, "data": "x"};
@@ -311,7 +311,7 @@ async fn leftovers_are_removed_and_nothing_else() {
     assert_eq!(chunks, kept);
 }
 
-/// What stands in the tasks may be large, and is not asked for.
+/// Inline output may be large and must not be read.
 #[tokio::test]
 async fn a_search_for_leftovers_reads_no_output() {
     let proxy = Proxy::start(server_address().await).await;
@@ -332,7 +332,7 @@ async fn a_search_for_leftovers_reads_no_output() {
     assert_eq!(files[0].get_object_id("_id").unwrap(), used, "{left} is gone");
 }
 
-/// Those of a file are found by its first one.
+/// A file's chunks are found by its first one.
 #[tokio::test]
 async fn chunks_of_which_only_some_could_be_removed_are_found_again() {
     let proxy = Proxy::start(server_address().await).await;
@@ -352,7 +352,7 @@ async fn chunks_of_which_only_some_could_be_removed_are_found_again() {
     assert_eq!(count(&database, "tasks.chunks").await, 0);
 }
 
-/// More than one step looks at.
+/// More files than one step covers.
 #[tokio::test]
 async fn many_leftovers_go_step_by_step() {
     let database = fresh().await;
@@ -373,7 +373,7 @@ async fn many_leftovers_go_step_by_step() {
     assert!(steps.len() > 2, "{steps:?}");
 }
 
-/// The second of its chunks is refused: no file may say that it is whole.
+/// The second chunk is refused: no file document may claim to be complete.
 #[tokio::test]
 async fn a_file_stands_only_when_all_its_chunks_do() {
     for form in FORMS {
@@ -391,17 +391,17 @@ async fn a_file_stands_only_when_all_its_chunks_do() {
     }
 }
 
-/// What could not be written is an error, and what was there before is whole.
+/// A failed write is an error, and earlier files stay complete.
 #[tokio::test]
 async fn a_database_that_goes_away_leaves_no_half_file() {
     let server = MongoDb::start();
     let name = server.new_database();
     let database = connect(&server.url(), &name).await;
-    let kept = stored(&database, Form::Text, "kept").await;
+    let kept = stored(&database, ChunkForm::Text, "kept").await;
     server.kill();
     let text = long_text();
     let said = output(ObjectId::new(), &text, "");
-    assert!(store(&database, Form::Text, Gfs::Always, said, now()).await.is_err());
+    assert!(store(&database, ChunkForm::Text, Gfs::Always, said, now()).await.is_err());
     server.restart();
     let database = connect(&server.url(), &name).await;
     assert_eq!(load(&database, kept).await.unwrap(), "kept");

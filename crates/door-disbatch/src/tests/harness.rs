@@ -1,8 +1,8 @@
-//! Short words for documents, nodes and times.
+//! Shorthand for documents, nodes and times.
 
 use std::time::Duration;
 
-use crate::database::{Database, Me, Process};
+use crate::database::{Database, NodeBoot, Process};
 use crate::dialect::Dialect;
 use crate::doc::Queue;
 use crate::gridfs::{LoadError, Reader};
@@ -18,8 +18,8 @@ pub(crate) fn at(seconds: i64) -> DateTime {
     DateTime::from_millis(1_800_000_000_000 + seconds * 1000)
 }
 
-pub(crate) fn me(node: &str, boot: &str) -> Me {
-    Me { node: node.to_owned(), boot: boot.to_owned() }
+pub(crate) fn me(node: &str, boot: &str) -> NodeBoot {
+    NodeBoot { node: node.to_owned(), boot: boot.to_owned() }
 }
 
 pub(crate) fn process() -> Process {
@@ -36,7 +36,7 @@ pub(crate) async fn insert(db: &Database, collection: &str, document: Document) 
     base::collection(db, collection).insert_one(document).await.unwrap();
 }
 
-/// A queue of that dialect, with the limit.
+/// A queue in this dialect with this limit.
 pub(crate) async fn queue(db: &Database, dialect: Dialect, limit: impl Into<Bson>) -> Queue {
     let id = ObjectId::new();
     let limit: Bson = limit.into();
@@ -56,7 +56,7 @@ pub(crate) async fn read_queue(db: &Database, id: ObjectId, dialect: Dialect) ->
     Queue::read(&db.queue(&id.to_hex()).await.unwrap().unwrap(), dialect).unwrap()
 }
 
-/// A task with these fields beside or instead of the usual ones.
+/// A task whose defaults are overridden by these fields.
 pub(crate) async fn task(db: &Database, queue: ObjectId, fields: Document) -> ObjectId {
     let id = ObjectId::new();
     let mut task = doc! {
@@ -76,7 +76,7 @@ pub(crate) async fn status(db: &Database, id: ObjectId) -> i32 {
     read(db, id).await.get_i32("status").unwrap()
 }
 
-/// Waits until it has happened, for what is asked of a server.
+/// Waits for a condition that has to be checked on a server.
 pub(crate) async fn happens(what: &str, mut happened: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !happened().await {
@@ -86,7 +86,7 @@ pub(crate) async fn happens(what: &str, mut happened: impl AsyncFnMut() -> bool)
     in_time(what, waiting).await;
 }
 
-/// The text of a file of output.
+/// The text of an output file.
 pub(crate) async fn load(db: &Database, id: ObjectId) -> Result<String, LoadError> {
     let (mut reader, mut text) = (Reader::open(db, id).await?, String::new());
     while let Some(piece) = reader.text().await? {

@@ -1,4 +1,4 @@
-//! A whole node in the process of the test, whose way to the database is the proxy's.
+//! A complete node inside the test process, connected to the database through the proxy.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,14 +17,14 @@ use windlass_program::Stop;
 use windlass_runner::CommandLauncher;
 use windlass_test_servers::mongodb;
 
-use crate::tests::base::{Beside, collection, connect};
+use crate::tests::base::{Background, collection, connect};
 use crate::tests::harness::{happens, read, read_queue};
-use crate::tests::harness_task::Watcher;
+use crate::tests::harness_task::RecordingFence;
 use crate::tests::proxy::{Fate, Handle, Proxy, server_address};
 
-/// Ends well at once.
+/// Succeeds at once.
 pub(crate) const GOOD: &str = "";
-/// Begins, and ends well when its gate is open.
+/// Starts, and succeeds when its gate opens.
 pub(crate) const GATED: &str = r#"
 echo > "$dir/$id.began"
 while [ -e "$dir" ] && [ ! -e "$dir/$id.open" ]; do sleep 0.02; done
@@ -40,13 +40,13 @@ SCRIPT
 printf '{"status":1,"stdout":"out"}' > "${file%.json}-response.json"
 "#;
 
-/// The world of one node, which is not started yet.
+/// A node that is not started yet, and its environment.
 pub(crate) struct World {
     pub(crate) proxy: Proxy,
-    /// The same database, by a way on which nothing is lost.
+    /// The same database over a reliable connection.
     pub(crate) sure: Database,
     pub(crate) dialect: Dialect,
-    pub(crate) fence: Arc<Watcher>,
+    pub(crate) fence: Arc<RecordingFence>,
     pub(crate) stop: Stop,
     name: String,
     passes: Handle,
@@ -62,7 +62,7 @@ impl World {
             it.is_on("findAndModify", "nodes") && !it.mentions("orphan_after")
         });
         let dir = tempfile::tempdir().unwrap();
-        let (fence, stop) = (Arc::new(Watcher::default()), Stop::default());
+        let (fence, stop) = (Arc::new(RecordingFence::default()), Stop::default());
         let world = Self { proxy, sure, dialect, fence, stop, name, passes, dir };
         let text = PLUGIN.replace("DIR", &world.dir.path().display().to_string());
         fs::write(world.path("plugin"), text.replace("SCRIPT", script)).unwrap();
@@ -94,8 +94,8 @@ impl World {
         self.sure.speaking(self.dialect).tasks_create(queue.id, &new, now).await.unwrap()
     }
 
-    /// Starts the node. Where its times do not matter they are long.
-    pub(crate) fn start(&self) -> Beside<Result<(), String>> {
+    /// Starts the node, with long times where they do not matter.
+    pub(crate) fn start(&self) -> Background<Result<(), String>> {
         self.start_with(5.0, 3600.0)
     }
 
@@ -103,7 +103,7 @@ impl World {
         &self,
         heartbeat: f64,
         orphan_after: f64,
-    ) -> Beside<Result<(), String>> {
+    ) -> Background<Result<(), String>> {
         let plugin = self.path("plugin").display().to_string();
         let config = json!({
             "mongohost": self.proxy.url(), "database": self.name, "node": "here",
@@ -118,12 +118,12 @@ impl World {
             version: "test".to_owned(),
             runs_max: 100,
         };
-        Beside::spawn(den::run(config, tools, self.stop.clone()))
+        Background::spawn(den::run(config, tools, self.stop.clone()))
     }
 
-    /// Waits for so many whole passes of the node.
+    /// Waits for this many complete passes of the node.
     pub(crate) async fn passes(&self, count: usize) {
-        // The one in progress may have begun before.
+        // The pass in progress may have begun before.
         self.passes.more(count + 1).await;
     }
 
@@ -141,7 +141,7 @@ impl World {
         self.until(&what, async || self.status(id).await == status).await;
     }
 
-    /// Waits until the plugin of a task stands at its gate.
+    /// Waits until the plugin of a task is at its gate.
     pub(crate) async fn began(&self, id: ObjectId) {
         let file = self.path(&format!("{id}.began"));
         self.until("the plugin begins", async || file.exists()).await;
@@ -160,7 +160,7 @@ impl World {
         tasks.count_documents(doc! { "status": { "$in": [-1, 0] } }).await.unwrap()
     }
 
-    /// The tasks of which a program was started, as often as it was.
+    /// The tasks whose programs were started, once per start.
     pub(crate) fn ran(&self) -> Vec<ObjectId> {
         let text = fs::read_to_string(self.path("ran")).unwrap_or_default();
         text.lines().map(|id| ObjectId::parse_str(id).unwrap()).collect()

@@ -1,5 +1,5 @@
-//! Tasks that are run by small shell scripts. What a plugin would write to the database is written
-//! by the test, while the script waits at its gate.
+//! Tasks run by small shell scripts. The test itself writes what a plugin would write to the
+//! database, while the script waits at its gate.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::config::{Gfs, Plugin, PluginKind};
-use crate::database::{Clock, Database, Me, token};
+use crate::database::{Clock, Database, NodeBoot, token};
 use crate::dialect::Dialect;
 use crate::doc::Queue;
-use crate::task::{EndHandle, Parts, Ran, Temp, Work, ender, run};
+use crate::task::{EndHandle, RunContext, RunEnd, TaskToRun, Temp, end_signal, run};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use windlass_core::launch::{BootTime, Fence};
@@ -20,9 +20,9 @@ use windlass_runner::CommandLauncher;
 use windlass_test_kit::process;
 pub(crate) use windlass_test_kit::wait::eventually as until;
 
-use crate::tests::base::{Beside, collection, fresh};
+use crate::tests::base::{Background, collection, fresh};
 
-/// `$dir` is the test's directory, `$task` what came with `--task`.
+/// `$dir` is the test's directory, `$task` the value of `--task`.
 const PROLOGUE: &str = r#"#!/bin/sh
 dir='DIR'
 printf '%s\n' "$*" > "$dir/args"
@@ -35,17 +35,17 @@ begin() { echo $$ > "$dir/part"; mv "$dir/part" "$dir/began"; }
 gate() { begin; while [ -e "$dir" ] && [ ! -e "$dir/open" ]; do sleep 0.02; done; }
 "#;
 
-/// A fence that is only told what happened.
+/// A fence that only records calls.
 #[derive(Default)]
-pub(crate) struct Watcher {
+pub(crate) struct RecordingFence {
     pub(crate) fired: AtomicU64,
     pub(crate) gone: AtomicBool,
     pub(crate) over: AtomicBool,
-    /// How often somebody wanted to know whether it is there.
+    /// How often it was checked for a process.
     pub(crate) asked: AtomicU64,
 }
 
-impl Fence for Watcher {
+impl Fence for RecordingFence {
     fn mark(&self) -> (String, String) {
         ("WINDLASS_FENCE".into(), "the-boot".into())
     }
@@ -71,18 +71,18 @@ impl Fence for Watcher {
 pub(crate) struct Bench {
     pub(crate) database: Database,
     pub(crate) dialect: Dialect,
-    pub(crate) me: Me,
-    pub(crate) fence: Arc<Watcher>,
+    pub(crate) me: NodeBoot,
+    pub(crate) fence: Arc<RecordingFence>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) parts: Arc<Parts>,
+    pub(crate) context: Arc<RunContext>,
     dir: tempfile::TempDir,
 }
 
-/// A task that was claimed and is being run.
+/// A claimed task in progress.
 pub(crate) struct Started {
     pub(crate) id: ObjectId,
     pub(crate) handle: EndHandle,
-    pub(crate) ran: Beside<Ran>,
+    pub(crate) ran: Background<RunEnd>,
 }
 
 impl Bench {
@@ -92,8 +92,8 @@ impl Bench {
 
     pub(crate) fn on(database: Database, dialect: Dialect) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let fence = Arc::new(Watcher::default());
-        let parts = Parts {
+        let fence = Arc::new(RecordingFence::default());
+        let context = RunContext {
             database: database.speaking(dialect),
             launcher: Arc::new(CommandLauncher::new().unwrap()),
             fence: Some(fence.clone()),
@@ -103,9 +103,9 @@ impl Bench {
             quiet: true,
             plugin_config: "/etc/config.json-plugin".into(),
         };
-        let me = Me { node: "here".into(), boot: token() };
-        let parts = Arc::new(parts);
-        Self { database, dialect, me, fence, timeout: None, parts, dir }
+        let me = NodeBoot { node: "here".into(), boot: token() };
+        let context = Arc::new(context);
+        Self { database, dialect, me, fence, timeout: None, context, dir }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -124,7 +124,7 @@ impl Bench {
         Plugin { name: "P".into(), program, kind, timeout: self.timeout }
     }
 
-    /// A task in a queue of its own.
+    /// Adds a task to a new queue.
     pub(crate) async fn add(&self, more: Document) -> (Queue, ObjectId) {
         let name = format!("queue-{:016x}", fastrand::u64(..));
         let mut document = doc! { "_id": ObjectId::new(), "name": name };
@@ -143,28 +143,32 @@ impl Bench {
         (queue, id)
     }
 
-    pub(crate) async fn claim(&self, queue: &Queue, plugin: Plugin) -> Work {
-        let now = self.parts.clock.now();
+    pub(crate) async fn claim(&self, queue: &Queue, plugin: Plugin) -> TaskToRun {
+        let now = self.context.clock.now();
         let task = self.database.claim(queue, &self.me, &token(), now).await.unwrap().unwrap();
         let (me, queue) = (self.me.clone(), queue.clone());
-        Work { me, task, queue, plugin }
+        TaskToRun { me, task, queue, plugin }
     }
 
-    /// Claims a new task and begins to run it.
+    /// Claims a new task and starts to run it.
     pub(crate) async fn start(&self, kind: PluginKind, script: &str, more: Document) -> Started {
         let (queue, id) = self.add(more).await;
         let work = self.claim(&queue, self.plugin(kind, script)).await;
         self.start_work(id, work)
     }
 
-    pub(crate) fn start_work(&self, id: ObjectId, work: Work) -> Started {
-        let (handle, ender) = ender();
-        let parts = self.parts.clone();
-        Started { id, handle, ran: Beside::spawn(async move { run(&parts, work, ender).await }) }
+    pub(crate) fn start_work(&self, id: ObjectId, work: TaskToRun) -> Started {
+        let (handle, end_signal) = end_signal();
+        let context = self.context.clone();
+        Started {
+            id,
+            handle,
+            ran: Background::spawn(async move { run(&context, work, end_signal).await }),
+        }
     }
 
     /// Runs a new task to its end.
-    pub(crate) async fn run(&self, kind: PluginKind, script: &str) -> (Ran, Document) {
+    pub(crate) async fn run(&self, kind: PluginKind, script: &str) -> (RunEnd, Document) {
         self.run_with(kind, script, doc! {}).await
     }
 
@@ -173,7 +177,7 @@ impl Bench {
         kind: PluginKind,
         script: &str,
         more: Document,
-    ) -> (Ran, Document) {
+    ) -> (RunEnd, Document) {
         let started = self.start(kind, script, more).await;
         let ran = started.ran.await.unwrap();
         (ran, self.task(started.id).await)
@@ -188,7 +192,7 @@ impl Bench {
         tasks.update_one(doc! { "_id": id }, update).await.unwrap();
     }
 
-    /// Waits until the script is at its gate; its process id.
+    /// Waits until the script is at its gate, and returns its process id.
     pub(crate) async fn began(&self) -> i32 {
         let path = self.path("began");
         until("the plugin begins", || fs::read_to_string(&path).ok()?.trim().parse().ok()).await
@@ -198,7 +202,7 @@ impl Bench {
         fs::write(self.path("open"), "").unwrap();
     }
 
-    /// What is left in the directory of temporary files.
+    /// The remaining entries of the temporary directory.
     pub(crate) fn left(&self) -> Vec<String> {
         let dirs = fs::read_dir(self.path("temp")).unwrap();
         let files = dirs.flat_map(|dir| fs::read_dir(dir.unwrap().path()).unwrap());

@@ -1,4 +1,4 @@
-//! A limit over all nodes is never passed.
+//! A limit across all nodes is never exceeded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::doc::Queue;
 use mongodb::bson::{Bson, doc};
 use windlass_test_kit::wait::{PATIENCE, pause};
 
-use crate::tests::base::{Beside, collection, fresh};
+use crate::tests::base::{Background, collection, fresh};
 use crate::tests::harness::{at, me, queue, read_queue, task};
 
 async fn current(db: &Database, queue: &Queue) -> Queue {
@@ -95,7 +95,7 @@ async fn foreign_tasks_are_those_without_our_mark() {
         let ours = doc! { "boot": "b", "node": "n" };
         task(&db, queue.id, doc! { "status": status, "node": "n", "windlass": ours }).await;
     }
-    // The last one was put back by hand while ours had it.
+    // The last one was reset by hand while our node had it.
     for windlass in [doc! { "last": "b" }, doc! { "boot": "b", "node": "n" }] {
         task(&db, queue.id, doc! { "status": 0, "node": "f", "windlass": windlass }).await;
     }
@@ -112,7 +112,7 @@ async fn when_a_foreign_node_was_faster_a_hold_does_not_fit() {
         assert!(db.hold_fits(queue.id, token).await.unwrap());
     }
     task(&db, queue.id, doc! { "status": -1, "node": "f" }).await;
-    // The task of either may run already, so neither may begin.
+    // Either task may already be running, so neither hold fits.
     assert!(!db.hold_fits(queue.id, "first").await.unwrap());
     assert!(!db.hold_fits(queue.id, "second").await.unwrap());
     db.hold_drop(queue.id, "second").await.unwrap();
@@ -122,7 +122,7 @@ async fn when_a_foreign_node_was_faster_a_hold_does_not_fit() {
     assert!(!db.hold_fits(queue.id, "first").await.unwrap());
 }
 
-/// Takes, claims, looks how many run, ends and drops, until the queue is empty.
+/// Takes a hold, claims, counts running tasks, ends and drops, until the queue is empty.
 async fn work(db: Database, queue: Queue, taker: usize, limit: usize, most: Arc<AtomicUsize>) {
     let me = me(&format!("n{taker}"), &format!("b{taker}"));
     let tasks = collection(&db, "tasks");
@@ -166,12 +166,12 @@ async fn eight_takers_and_a_foreign_node_never_pass_the_limit() {
     }
     let most = Arc::new(AtomicUsize::new(0));
     let takers: Vec<_> = (0..8)
-        .map(|taker| Beside::spawn(work(db.clone(), queue.clone(), taker, LIMIT, most.clone())))
+        .map(|taker| Background::spawn(work(db.clone(), queue.clone(), taker, LIMIT, most.clone())))
         .collect();
-    // A foreign node that comes and goes with one task, one that holds back as the limit says.
+    // A foreign node that runs one task now and then, within the limit.
     let foreign = task(&db, queue.id, doc! { "status": 1, "node": "f" }).await;
     let tasks = collection(&db, "tasks");
-    while !takers.iter().all(Beside::is_finished) {
+    while !takers.iter().all(Background::is_finished) {
         for status in [0, 1] {
             let set = doc! { "$set": { "status": status } };
             tasks.update_one(doc! { "_id": foreign }, set).await.unwrap();

@@ -1,4 +1,4 @@
-//! The indexes that are made at start.
+//! The indexes created at the start.
 
 use crate::database::{Database, DbError};
 use crate::dialect::Dialect;
@@ -7,13 +7,12 @@ use mongodb::bson::doc;
 use mongodb::options::IndexOptions;
 use windlass_test_kit::wait::in_time;
 
-use crate::tests::base::{Beside, collection, connect, fresh};
+use crate::tests::base::{Background, collection, connect, fresh};
 use crate::tests::harness::{BOTH, insert};
 use crate::tests::harness_den::{GOOD, World};
 use crate::tests::proxy::{Fate, Proxy, server_address};
 
-/// Keys of the indexes of a collection, a `!` behind those that hold values apart, `?` behind
-/// those that leave out missing ones.
+/// Keys of the indexes of a collection; `!` marks unique ones, `?` sparse ones.
 async fn keys(db: &Database, collection: &str) -> Vec<String> {
     let show = |index: &IndexModel| {
         let keys: Vec<String> =
@@ -28,7 +27,7 @@ async fn keys(db: &Database, collection: &str) -> Vec<String> {
     shown
 }
 
-/// Makes an index of the nodes' names, as somebody else did.
+/// Creates an index on node names, as another program did.
 async fn index_nodes(db: &Database, options: IndexOptions) {
     let model = IndexModel::builder().keys(doc! { "node": 1 }).options(options).build();
     collection(db, "nodes").create_index(model).await.unwrap();
@@ -88,11 +87,11 @@ async fn an_index_that_cannot_be_made_is_told() {
     assert!(error.to_string().contains("of queues"), "{error}");
 }
 
-/// The server's number for what a user may not do.
+/// Server error for missing rights.
 const UNAUTHORIZED: i32 = 13;
 
-/// The original's user may find everything and make indexes, but neither list them nor touch
-/// `config`, and before version 4.2 nor `changelog`.
+/// The original's user may read everything and create indexes, but neither list them nor touch
+/// `config` nor, before version 4.2, `changelog`.
 #[tokio::test]
 async fn the_roles_of_the_original_are_enough_for_a_node() {
     for dialect in BOTH {
@@ -115,7 +114,7 @@ async fn the_roles_of_the_original_are_enough_for_a_node() {
     }
 }
 
-/// Only then it cannot be told whether the index that is there will do.
+/// Only then is it unknown whether the existing index is adequate.
 #[tokio::test]
 async fn an_index_that_conflicts_and_may_not_be_looked_at_is_told() {
     let proxy = Proxy::start(server_address().await).await;
@@ -131,18 +130,18 @@ async fn an_index_that_conflicts_and_may_not_be_looked_at_is_told() {
     assert!(error.to_string().contains("of nodes"), "{error}");
 }
 
-/// On a large collection it takes longer than anything else that is asked.
+/// On a large collection it takes longer than any other request.
 #[tokio::test]
 async fn an_index_may_take_its_time() {
     let proxy = Proxy::start(server_address().await).await;
     let db = proxy.database(&windlass_test_servers::mongodb().new_database()).await;
     let held = proxy.next(Fate::Hold, |it| it.is("createIndexes"));
-    let making = Beside::spawn({
+    let making = Background::spawn({
         let db = db.clone();
         async move { db.speaking(Dialect::Released).ensure_indexes().await }
     });
     held.met().await;
-    // What is asked later and given up waited for less time than the index.
+    // A later request that times out waited for a shorter time than the index.
     proxy.next(Fate::Silence, |it| it.is("find"));
     assert!(matches!(db.queues().await, Err(DbError::Away(_))));
     held.release();

@@ -1,5 +1,5 @@
-//! Documents with fields that look like values of other types in extended JSON: they are documents,
-//! and none of them hides the others.
+//! Documents with fields that look like other types in extended JSON: they are ordinary documents
+//! and hide no others.
 
 use crate::database::{Ending, Finished, Run};
 use crate::dialect::Dialect;

@@ -1,4 +1,4 @@
-//! Answers that are lost on their way: the change was made, and nobody knows.
+//! Lost answers: the change was made, but the caller does not know.
 
 use crate::database::{
     Claim, Database, DbError, Ending, Entered, Finished, NewQueue, NewTask, Run,
@@ -17,7 +17,7 @@ struct Case {
     queue: Queue,
 }
 
-/// A queue of the seed's dialect with one task.
+/// A queue in the seed's dialect with one task.
 async fn case() -> Case {
     let server = windlass_test_servers::mongodb();
     let proxy = Proxy::start(server_address().await).await;
@@ -214,7 +214,7 @@ async fn a_hold_shows_under_our_boot() {
 async fn a_server_that_falls_silent_is_not_waited_for_without_end() {
     let case = case().await;
     let silence = case.proxy.next(Fate::Silence, |it| it.is("find"));
-    // From here on the clock runs as fast as anybody waits.
+    // From here on the paused clock advances whenever everything waits.
     tokio::time::pause();
     assert_away(case.db.queues().await);
     assert_eq!(silence.count(), 1, "it was asked");

@@ -16,7 +16,7 @@ async fn entry(db: &Database, name: &str) -> Document {
     db.node(name).await.unwrap().unwrap()
 }
 
-/// Of the node `n`.
+/// The beat of node `n`.
 async fn beat(db: &Database) -> i64 {
     entry(db, "n").await.get_document("windlass").unwrap().get_i64("beat").unwrap()
 }
@@ -35,7 +35,7 @@ async fn a_first_entry_is_made_and_written_down() {
     let log = collection(&db, "changelog").find_one(doc! {}).await.unwrap().unwrap();
     assert_eq!(log.get_str("collection").ok(), Some("nodes"));
     assert_eq!((log.get_str("node").ok(), log.get("id")), (Some("n"), mine.get("_id")));
-    // The answer was lost, so it is asked again.
+    // The answer was lost, so the request is repeated.
     let again = db.node_enter(&me("n", "b"), &process(), at(1)).await.unwrap();
     assert!(matches!(again, Entered::Mine));
     assert_eq!(changelog(&db).await, 1);
@@ -55,7 +55,7 @@ async fn a_name_belongs_to_one_start() {
     assert_eq!(db.node_update(&other, at(2), None).await.unwrap(), None);
     assert!(!db.node_beat(&other).await.unwrap());
     db.node_leave(&other).await.unwrap();
-    assert_eq!(entry(&db, "n").await, taken, "nothing is changed by who does not have it");
+    assert_eq!(entry(&db, "n").await, taken, "a node without the name changes nothing");
 
     db.node_leave(&one).await.unwrap();
     assert!(!db.node_beat(&one).await.unwrap());
@@ -70,16 +70,16 @@ async fn only_who_shows_no_life_loses_the_name() {
     let one = me("n", "b");
     db.node_enter(&one, &process(), at(0)).await.unwrap();
     let seen = entry(&db, "n").await.get_document("windlass").unwrap().get("beat").cloned();
-    assert!(!db.node_bury("n", "b", &None).await.unwrap(), "nobody has looked at its beat");
+    assert!(!db.node_evict("n", "b", &None).await.unwrap(), "its beat was not observed");
     assert!(db.node_beat(&one).await.unwrap());
-    assert!(!db.node_bury("n", "b", &seen).await.unwrap(), "it has shown life");
+    assert!(!db.node_evict("n", "b", &seen).await.unwrap(), "it has shown life");
     assert!(db.node_beat(&one).await.unwrap());
     let seen = entry(&db, "n").await.get_document("windlass").unwrap().get("beat").cloned();
-    assert!(db.node_bury("n", "b", &seen).await.unwrap());
+    assert!(db.node_evict("n", "b", &seen).await.unwrap());
     assert!(!db.node_beat(&one).await.unwrap(), "it can never come back");
     assert_eq!(db.node_update(&one, at(1), None).await.unwrap(), None);
-    assert!(db.node_bury("n", "b", &seen).await.unwrap(), "done is done");
-    assert!(db.node_bury("m", "b", &seen).await.unwrap(), "there is no such entry");
+    assert!(db.node_evict("n", "b", &seen).await.unwrap(), "done is done");
+    assert!(db.node_evict("m", "b", &seen).await.unwrap(), "there is no such entry");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,7 +147,7 @@ async fn signs_of_life_and_the_report() {
     assert!(updated.contains_key("queues"));
 }
 
-/// Somebody wrote into the entry of a node that lives: its sign of life goes on to change.
+/// Another program wrote into the entry of a living node, whose life sign continues to change.
 #[tokio::test]
 async fn a_beat_that_cannot_grow_is_replaced_by_who_lives() {
     let odd = [
@@ -177,11 +177,11 @@ async fn a_beat_that_cannot_grow_is_replaced_by_who_lives() {
         assert!(first != value, "{value}");
         assert!(db.node_beat(&me).await.unwrap(), "{value}");
         assert!(beat().await != first, "{value}");
-        assert!(!db.node_bury("n", "b", &Some(value.clone())).await.unwrap(), "{value}");
+        assert!(!db.node_evict("n", "b", &Some(value.clone())).await.unwrap(), "{value}");
     }
 }
 
-/// Others judge by nothing else: a node that enters anew, as with another fence, must be seen.
+/// Others see nothing else: a node that enters again, such as with a new fence, must be noticed.
 #[tokio::test]
 async fn entering_again_is_a_sign_of_life() {
     let db = fresh().await;

@@ -1,4 +1,4 @@
-//! Tasks that nobody will ever take are found, so that somebody can be told.
+//! Tasks that no node can ever claim are found and reported.
 
 use crate::dialect::Dialect;
 use mongodb::bson::{Bson, Document, doc};

@@ -1,4 +1,4 @@
-//! Tasks of nodes that are gone.
+//! Tasks of dead nodes.
 
 use crate::database::{Entered, Owner};
 use crate::dialect::Dialect;
@@ -35,7 +35,7 @@ async fn a_dead_start_loses_its_tasks_its_holds_and_its_name() {
     assert!(db.hold_take(&queue, 0, "h2", &me("m", "c")).await.unwrap());
 
     let beat = Some(Bson::Int64(at(0).timestamp_millis()));
-    assert!(db.node_bury("n", "b", &beat).await.unwrap());
+    assert!(db.node_evict("n", "b", &beat).await.unwrap());
     assert_eq!(db.orphan_ours("n", "b", at(9)).await.unwrap(), 4);
     for (was, id) in of_it {
         let task = read(&db, id).await;
@@ -96,7 +96,7 @@ async fn of_a_foreign_node_only_old_claims_are_orphaned() {
         let mut ours = of(-1, "f");
         ours.insert("windlass", doc! { "boot": "b", "node": "f" });
         kept.push((-1, task(&db, queue.id, ours.clone()).await));
-        // It was put back by hand while ours had it.
+        // It was reset by hand while our node had it.
         ours.insert("windlass", doc! { "boot": "b", "node": "n" });
         gone.push(task(&db, queue.id, ours).await);
     }
@@ -128,7 +128,7 @@ async fn running_tasks_of_a_foreign_node_only_when_asked() {
     }
     let with = |windlass: Document| doc! { "status": 0, "node": "f", "windlass": windlass };
     let ours = task(&db, queue.id, with(doc! { "boot": "b", "node": "f" })).await;
-    // It was put back by hand while ours had it.
+    // It was reset by hand while our node had it.
     tasks.push((0, task(&db, queue.id, with(doc! { "boot": "b", "node": "n" })).await));
     let other = task(&db, queue.id, doc! { "status": 0, "node": "g" }).await;
     assert_eq!(db.orphan_foreign_running("f", at(0)).await.unwrap(), 2);
@@ -138,7 +138,7 @@ async fn running_tasks_of_a_foreign_node_only_when_asked() {
     assert_eq!((status(&db, ours).await, status(&db, other).await), (0, 0));
 }
 
-/// The node may have come back by then and have claimed others.
+/// The node may have returned by then and claimed other tasks.
 #[tokio::test]
 async fn a_late_request_orphans_nothing_that_was_claimed_later() {
     let db = fresh().await;
@@ -173,7 +173,7 @@ async fn everybody_who_has_tasks_is_known() {
     }
     let ours = doc! { "boot": "c", "node": "n" };
     task(&db, queue.id, doc! { "status": 0, "node": "n", "windlass": ours.clone() }).await;
-    // It was put back by hand while ours had it.
+    // It was reset by hand while our node had it.
     task(&db, queue.id, doc! { "status": 0, "node": "f", "windlass": ours }).await;
     for node in [Bson::Null, Bson::Int32(-1), Bson::from(doc! {})] {
         task(&db, queue.id, doc! { "status": 0, "node": node }).await;

@@ -1,5 +1,5 @@
-//! Stands between the driver and the server, understands just enough of the wire protocol to know
-//! a command by its name and collection, and lets happen to it what a test wants.
+//! A proxy between the driver and the server that parses just enough of the wire protocol to know a
+//! command's name and collection, and disturbs it as a test wants.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,32 +13,32 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use windlass_test_kit::wait::{in_time, pause};
 
-/// A number of the server's for an error that is nobody's fault but the command's.
+/// A server error that is caused by the command itself.
 const BAD_VALUE: i32 = 2;
 
-/// How slow a command is that takes its time.
+/// The delay of a slow command, in pauses.
 const SLOW_PAUSES: usize = 4;
 
-/// What becomes of a command.
+/// What happens to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is only counted.
+    /// Counted only.
     Pass,
-    /// The server has done it, then the connection breaks.
+    /// The server executes it, then the connection breaks.
     LoseAnswer,
     /// It never arrives, and the connection breaks.
     Lose,
-    /// It never arrives, and nothing breaks.
+    /// It never arrives, and the connection stays open.
     Silence,
-    /// It waits here until it is released, and nothing breaks.
+    /// It waits until it is released, and the connection stays open.
     Hold,
-    /// It takes its time, as on a server with much to do.
+    /// It is slow, as on a busy server.
     Slow,
-    /// The connection breaks at once; the server gets it when it is released.
+    /// The connection breaks at once; the server receives it when it is released.
     Late,
-    /// The server is said to refuse it.
+    /// Answered with a refusal.
     Refuse,
-    /// The same, for a reason with a number of its own.
+    /// Answered with this error code.
     RefuseWith(i32),
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// By its name in the protocol, such as `findAndModify`.
+    /// Compares its name in the protocol, such as `findAndModify`.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.body.keys().next().is_some_and(|first| first == name)
     }
@@ -58,52 +58,52 @@ impl Command {
         self.is(name) && self.body.get_str(name).is_ok_and(|it| it == collection)
     }
 
-    /// Whether such a key, text or id is anywhere in it.
+    /// Whether it contains this key, text or id.
     pub(crate) fn mentions(&self, what: impl AsRef<[u8]>) -> bool {
         let what = what.as_ref();
         self.bytes.windows(what.len()).any(|part| part == what)
     }
 }
 
-type Which = Box<dyn Fn(&Command) -> bool + Send + Sync>;
+type CommandFilter = Box<dyn Fn(&Command) -> bool + Send + Sync>;
 
 struct Rule {
-    which: Which,
+    which: CommandFilter,
     fate: Fate,
-    /// How many more commands it is for.
+    /// Remaining number of matching commands.
     left: AtomicUsize,
     met: watch::Sender<usize>,
     delivered: watch::Sender<usize>,
     released: watch::Sender<bool>,
 }
 
-/// A rule in the hands of a test. It holds as long as the proxy, unless it is released.
+/// A test's handle for a rule, which applies as long as the proxy exists, unless it is released.
 pub(crate) struct Handle(Arc<Rule>);
 
 impl Handle {
-    /// How many commands it was for until now.
+    /// How many commands it has matched.
     pub(crate) fn count(&self) -> usize {
         *self.0.met.borrow()
     }
 
-    /// Waits until it was for so many more commands.
+    /// Waits until it has matched this many more commands.
     pub(crate) async fn more(&self, count: usize) {
         let goal = self.count() + count;
         reach(&self.0.met, goal, "a command").await;
     }
 
-    /// Waits until it was for some command.
+    /// Waits until it has matched a command.
     pub(crate) async fn met(&self) {
         reach(&self.0.met, 1, "a command").await;
     }
 
-    /// Lets go what waits, and is for nothing more.
+    /// Releases waiting commands and disables the rule.
     pub(crate) fn release(&self) {
         self.0.left.store(0, Ordering::SeqCst);
         self.0.released.send_replace(true);
     }
 
-    /// Waits until the server has done what was released.
+    /// Waits until the server has executed the released command.
     pub(crate) async fn delivered(&self) {
         reach(&self.0.delivered, self.count(), "a late command").await;
     }
@@ -117,7 +117,7 @@ async fn reach(counter: &watch::Sender<usize>, goal: usize, what: &str) {
 /// A host and a port.
 pub(crate) type Address = (String, u16);
 
-/// Where the server that the tests share is.
+/// The address of the shared server.
 pub(crate) async fn server_address() -> Address {
     crate::tests::base::fresh().await.hosts().swap_remove(0)
 }
@@ -130,7 +130,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// One in front of that server.
+    /// Starts a proxy for that server.
     pub(crate) async fn start(server: Address) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -148,7 +148,7 @@ impl Proxy {
         proxy
     }
 
-    /// For the next such command.
+    /// Adds a rule for the next matching command.
     pub(crate) fn next(
         &self,
         fate: Fate,
@@ -157,7 +157,7 @@ impl Proxy {
         self.rule(fate, 1, Box::new(which))
     }
 
-    /// For every such command.
+    /// Adds a rule for every matching command.
     pub(crate) fn each(
         &self,
         fate: Fate,
@@ -166,7 +166,7 @@ impl Proxy {
         self.rule(fate, usize::MAX, Box::new(which))
     }
 
-    fn rule(&self, fate: Fate, left: usize, which: Which) -> Handle {
+    fn rule(&self, fate: Fate, left: usize, which: CommandFilter) -> Handle {
         let (left, met) = (AtomicUsize::new(left), watch::Sender::new(0));
         let (delivered, released) = (watch::Sender::new(0), watch::Sender::new(false));
         let rule = Arc::new(Rule { which, fate, left, met, delivered, released });
@@ -174,18 +174,18 @@ impl Proxy {
         Handle(rule)
     }
 
-    /// The bytes of all answers until now.
+    /// Total bytes of all answers so far.
     pub(crate) fn answered_bytes(&self) -> usize {
         self.answered.load(Ordering::SeqCst)
     }
 
-    /// For the configuration.
+    /// The URL for the configuration.
     pub(crate) fn url(&self) -> String {
-        // The driver must not ask again by itself.
+        // The driver must not retry by itself.
         format!("mongodb://127.0.0.1:{}/?directConnection=true&retryWrites=false", self.port)
     }
 
-    /// A database of the server, reached over this.
+    /// A database of the server, accessed through the proxy.
     pub(crate) async fn database(&self, name: &str) -> Database {
         crate::tests::base::connect(&self.url(), name).await
     }
@@ -193,7 +193,7 @@ impl Proxy {
     async fn pass(&self, client: TcpStream, server: TcpStream) {
         let (mut from_client, to_client) = client.into_split();
         let (from_server, mut to_server) = server.into_split();
-        let back = Arc::new(Back::new(to_client, self.answered.clone()));
+        let back = Arc::new(AnswerPath::new(to_client, self.answered.clone()));
         tokio::spawn(back.clone().run(from_server));
         while let Some(bytes) = message(&mut from_client).await {
             let command = Command { body: body(&bytes).unwrap_or_default(), bytes };
@@ -254,15 +254,15 @@ async fn released(rule: Option<&Rule>) {
     }
 }
 
-/// The way back of one connection.
-struct Back {
+/// The server-to-client direction of a connection.
+struct AnswerPath {
     to_client: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     lose: AtomicBool,
     answers: watch::Sender<usize>,
     bytes: Arc<AtomicUsize>,
 }
 
-impl Back {
+impl AnswerPath {
     fn new(to_client: OwnedWriteHalf, bytes: Arc<AtomicUsize>) -> Self {
         let to_client = tokio::sync::Mutex::new(Some(to_client));
         Self { to_client, lose: AtomicBool::new(false), answers: watch::Sender::new(0), bytes }
@@ -282,7 +282,7 @@ impl Back {
 
     async fn write(&self, answer: &[u8]) {
         if let Some(to_client) = &mut *self.to_client.lock().await {
-            // A client that is gone needs no answer.
+            // The client may be gone.
             let _ = to_client.write_all(answer).await;
         }
     }
@@ -299,7 +299,7 @@ impl Back {
         for number in [length, 0] {
             answer.extend(number.to_le_bytes());
         }
-        // The number of the request, and the kind of message: both as they came.
+        // The request number and the message type, copied from the command.
         answer.extend(&command[4..8]);
         answer.extend(&command[12..16]);
         // No flags, and one section of the first kind.
@@ -309,7 +309,7 @@ impl Back {
     }
 }
 
-/// One message of the wire protocol: its length comes first.
+/// Reads one message of the wire protocol, which begins with its length.
 async fn message(from: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
     let length = from.read_u32_le().await.ok()?;
     let mut message = vec![0; usize::try_from(length).unwrap()];
@@ -318,7 +318,7 @@ async fn message(from: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// Behind a header of 16 bytes, flags of 4 and the kind of section.
+/// After a 16-byte header, 4 bytes of flags and the section kind.
 fn body(message: &[u8]) -> Option<Document> {
     let body = message.get(21..)?;
     let length = u32::from_le_bytes(body.get(..4)?.try_into().ok()?);
@@ -326,7 +326,7 @@ fn body(message: &[u8]) -> Option<Document> {
     Document::from_reader(body).ok()
 }
 
-/// Speaks TLS with clients and passes on to the server what they say.
+/// Accepts TLS connections and forwards them to the server in plain text.
 pub(crate) async fn start_tls(acceptor: TlsAcceptor, server: Address) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -346,6 +346,6 @@ async fn join(
     mut one: impl AsyncRead + AsyncWrite + Unpin,
     mut other: impl AsyncRead + AsyncWrite + Unpin,
 ) {
-    // It ends when one of them does.
+    // It ends when either side closes.
     let _ = copy_bidirectional(&mut one, &mut other).await;
 }

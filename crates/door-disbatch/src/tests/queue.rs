@@ -1,4 +1,4 @@
-//! Queues, their counts, and which dialect a database speaks.
+//! Queues, their counts, and the detection of the dialect.
 
 use crate::database::{Counts, Database, DbError, NewQueue, QueueChange};
 use crate::dialect::Dialect;
@@ -62,7 +62,7 @@ async fn a_name_is_given_once() {
         assert_eq!(changelog(&db).await.len(), 2);
     }
     for dialect in BOTH {
-        // Nobody has made an index.
+        // There is no index.
         let db = fresh().await;
         db.speaking(dialect).queue_insert(&new("a")).await.unwrap();
         db.speaking(dialect).queue_insert(&new("b")).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_name_is_given_once() {
     }
 }
 
-/// The seed has no index that could hold the names apart.
+/// The seed's dialect has no unique index on names.
 #[tokio::test]
 async fn of_queues_that_are_made_at_once_one_stays() {
     let db = fresh().await;
@@ -205,7 +205,7 @@ async fn the_server_says_what_time_it_is() {
     assert!(db.server_time().await.unwrap() >= first);
 }
 
-/// Holds and limits that changed until then are not lost.
+/// Holds and limits that changed in the meantime are not lost.
 #[tokio::test]
 async fn a_queue_comes_back_as_it_was_removed() {
     let db = fresh().await;

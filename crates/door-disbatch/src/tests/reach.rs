@@ -1,4 +1,4 @@
-//! How the server is reached: passwords, TLS, and servers that are not there.
+//! Connecting to the server: passwords, TLS, and unavailable servers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ async fn connect(config: &str, user: User) -> Result<Database, DbError> {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_away() {
-    // Bound and never listened to: nobody else can have the port.
+    // A bound port without a listener: no other process can use it.
     let unused = tokio::net::TcpSocket::new_v4().unwrap();
     unused.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = unused.local_addr().unwrap().port();

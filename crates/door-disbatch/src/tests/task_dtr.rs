@@ -1,4 +1,4 @@
-//! The stand-alone task runner on a way to the database that fails.
+//! The stand-alone task runner with an unreliable connection to the database.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,10 +28,10 @@ echo >> "${0%/*}/ran"
 printf '{"status":1,"stdout":"out"}' > "${2%.json}-response.json"
 "#;
 
-/// A foreign node's claimed task, and the runner that it calls.
+/// A task claimed by a foreign node, and the runner that it calls.
 struct World {
     proxy: Proxy,
-    /// The same database, by a way on which nothing is lost.
+    /// The same database over a reliable connection.
     sure: Database,
     name: String,
     dir: tempfile::TempDir,
@@ -60,7 +60,7 @@ impl World {
         self.sure.ask(collection.insert_one(document)).await.unwrap();
     }
 
-    /// Puts the task into a queue of this plugin.
+    /// Puts the task into a queue with this plugin.
     async fn claimed(&self, plugin: &str) {
         let queue = ObjectId::new();
         self.insert("queues", doc! { "_id": queue, "name": "q", "plugin": plugin }).await;
@@ -70,7 +70,7 @@ impl World {
         self.insert("tasks", task).await;
     }
 
-    /// Calls the runner. Those of its plugins that are named have no program.
+    /// Calls the runner. Some configured plugins have no program.
     async fn call(&self) -> Result<(), String> {
         let plugin = self.path("plugin").display().to_string();
         let config = json!({
@@ -119,7 +119,7 @@ async fn a_task_is_run_once_whatever_is_lost_at_its_start() {
     }
 }
 
-/// Somebody else has started it between the two tries of which the first was lost.
+/// Another runner started it between our two attempts, of which the first was lost.
 #[tokio::test]
 async fn a_task_that_another_runner_started_is_not_taken_for_ones_own() {
     let world = World::new().await;
@@ -139,7 +139,7 @@ async fn a_task_that_another_runner_started_is_not_taken_for_ones_own() {
     assert_eq!(number(&world.read().await, "status"), Some(0));
 }
 
-/// Whoever has the program may run it yet.
+/// A node that has the program may still run it.
 #[tokio::test]
 async fn a_task_whose_plugin_has_no_program_here_stays_claimed() {
     let world = World::new().await;

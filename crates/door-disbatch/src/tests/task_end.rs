@@ -1,11 +1,11 @@
-//! Tasks that are ended by others, lost to others, or whose database goes away.
+//! Tasks that are ended from outside, lost to other nodes, or whose database becomes unavailable.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::PluginKind::{Default, Handoff};
 use crate::dialect::Dialect;
-use crate::task::{Ran, Why};
+use crate::task::{RunEnd, StopReason};
 use mongodb::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
 use windlass_test_servers::MongoDb;
@@ -14,7 +14,7 @@ use crate::tests::base::connect;
 use crate::tests::harness::happens;
 use crate::tests::harness_task::{Bench, is_alive, number, text, until};
 
-/// A plugin with a child in a session of its own; it has answered already, and goes on.
+/// A plugin with a child in its own session; it has already answered and keeps running.
 const FAMILY: &str = r#"
 answer '{"status":1,"stdout":"early","stderr":"said"}'
 setsid sh -c 'echo $$ > "$0/child.part"; mv "$0/child.part" "$0/child"; sleep 1000' "$dir" &
@@ -27,7 +27,7 @@ fn texts(task: &Document) -> (i32, &str, &str) {
     (number(task, "status").unwrap(), text("stdout"), text("stderr"))
 }
 
-/// Also the child is dead.
+/// Waits until the child is dead, too.
 async fn all_dead(bench: &Bench, main: i32) {
     let child: i32 = bench.text("child").trim().parse().unwrap();
     until("all are dead", || (!is_alive(main) && !is_alive(child)).then_some(())).await;
@@ -36,14 +36,14 @@ async fn all_dead(bench: &Bench, main: i32) {
 #[tokio::test]
 async fn a_task_that_is_ended_says_why_and_keeps_its_output() {
     for (why, status, stderr) in [
-        (Why::Cancelled, -5, "the task was cancelled while it ran\nsaid"),
-        (Why::Stopped, -6, "the node was stopped while the task ran\nsaid"),
+        (StopReason::Cancelled, -5, "the task was cancelled while it ran\nsaid"),
+        (StopReason::Stopped, -6, "the node was stopped while the task ran\nsaid"),
     ] {
         let bench = Bench::new().await;
         let started = bench.start(Default, FAMILY, doc! {}).await;
         let main = bench.began().await;
         started.handle.end(why);
-        assert_eq!(started.ran.await.unwrap(), Ran::Ended(status));
+        assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(status));
         all_dead(&bench, main).await;
         let task = bench.task(started.id).await;
         assert_eq!(texts(&task), (status, "early", stderr));
@@ -61,7 +61,7 @@ async fn time_limits_are_the_plugins_and_the_tasks_own() {
         let mut bench = Bench::new().await;
         bench.timeout = plugin;
         let started = bench.start(Default, FAMILY, doc! { "windlass": own }).await;
-        assert_eq!(started.ran.await.unwrap(), Ran::Ended(2));
+        assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(2));
         let task = bench.task(started.id).await;
         let stderr = task.get_str("stderr").unwrap();
         assert!(stderr.starts_with("the plugin was ended after its time limit of 1 s"), "{stderr}");
@@ -75,7 +75,7 @@ async fn what_the_fence_ended_is_no_failure_of_the_plugin() {
     let main = bench.began().await;
     bench.fence.fired.store(1, Ordering::SeqCst);
     kill_process(Pid::from_raw(main).unwrap(), Signal::KILL).unwrap();
-    assert_eq!(started.ran.await.unwrap(), Ran::Ended(-6));
+    assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(-6));
     let task = bench.task(started.id).await;
     assert!(texts(&task).2.contains("could not renew its lease"), "{task}");
 }
@@ -96,8 +96,8 @@ async fn nothing_is_started_without_a_fence() {
     assert!(!bench.path("ran").exists());
     bench.fence.gone.store(false, Ordering::SeqCst);
     bench.began().await;
-    started.handle.end(Why::Cancelled);
-    assert_eq!(started.ran.await.unwrap(), Ran::Ended(-5));
+    started.handle.end(StopReason::Cancelled);
+    assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(-5));
 }
 
 #[tokio::test]
@@ -106,9 +106,9 @@ async fn a_plugin_that_ends_first_has_its_result() {
     let started = bench.start(Default, "begin; answer '{\"status\":1}'; exit 0", doc! {}).await;
     let main = bench.began().await;
     until("it ends", || (!is_alive(main)).then_some(())).await;
-    started.handle.end(Why::Cancelled);
+    started.handle.end(StopReason::Cancelled);
     let ran = started.ran.await.unwrap();
-    assert_eq!(ran, Ran::Ended(1));
+    assert_eq!(ran, RunEnd::Ended(1));
 }
 
 #[tokio::test]
@@ -117,10 +117,10 @@ async fn a_task_that_is_to_end_before_its_start_stays_claimed() {
     let (queue, id) = bench.add(doc! {}).await;
     let plugin = bench.plugin(Default, "touch $dir/ran");
     let work = bench.claim(&queue, plugin).await;
-    let (handle, ender) = crate::task::ender();
-    handle.end(Why::Stopped);
-    let ran = crate::task::run(&bench.parts, work, ender).await;
-    assert_eq!(ran, Ran::NotStarted);
+    let (handle, end_signal) = crate::task::end_signal();
+    handle.end(StopReason::Stopped);
+    let ran = crate::task::run(&bench.context, work, end_signal).await;
+    assert_eq!(ran, RunEnd::NotStarted);
     assert_eq!(number(&bench.task(id).await, "status"), Some(-1));
     assert!(!bench.path("ran").exists());
 }
@@ -136,7 +136,7 @@ async fn what_others_took_from_us_is_left_as_it_is() {
         bench.update(started.id, orphaned).await;
         let before = bench.task(started.id).await;
         bench.open();
-        assert_eq!(started.ran.await.unwrap(), Ran::Lost);
+        assert_eq!(started.ran.await.unwrap(), RunEnd::Lost);
         assert_eq!(bench.task(started.id).await, before);
         assert_eq!(bench.left(), [""; 0]);
     }
@@ -148,7 +148,7 @@ async fn a_task_that_was_taken_before_its_start_is_not_run() {
     let (queue, id) = bench.add(doc! {}).await;
     let work = bench.claim(&queue, bench.plugin(Default, "touch $dir/ran")).await;
     bench.update(id, doc! { "$set": { "windlass.run": "another" } }).await;
-    assert_eq!(bench.start_work(id, work).ran.await.unwrap(), Ran::Lost);
+    assert_eq!(bench.start_work(id, work).ran.await.unwrap(), RunEnd::Lost);
     assert!(!bench.path("ran").exists());
 }
 
@@ -165,7 +165,7 @@ async fn a_result_waits_for_a_database_that_is_away() {
     until("the plugin ends", || (!is_alive(main)).then_some(())).await;
     assert!(!started.ran.is_finished());
     server.restart();
-    assert_eq!(started.ran.await.unwrap(), Ran::Ended(1));
+    assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(1));
     assert_eq!(text(&bench.task(started.id).await, "stdout"), Some("o"));
 
     for name in ["began", "open"] {
@@ -176,5 +176,5 @@ async fn a_result_waits_for_a_database_that_is_away() {
     server.kill();
     bench.open();
     started.handle.give_up();
-    assert_eq!(started.ran.await.unwrap(), Ran::Unwritten);
+    assert_eq!(started.ran.await.unwrap(), RunEnd::Unwritten);
 }

@@ -1,5 +1,5 @@
-//! Tasks whose answers are lost on their way, whose lease is over before their start, and whose
-//! machine is at a limit.
+//! Tasks whose answers are lost, whose lease expires before their start, and whose machine is out
+//! of resources.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::config::PluginKind::{Default, Handoff, Mongo};
 use crate::database::{Claim, Run};
 use crate::dialect::Dialect;
-use crate::task::{Ran, Why};
+use crate::task::{RunEnd, StopReason};
 use async_trait::async_trait;
 use mongodb::bson::{Bson, doc};
 use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
@@ -20,7 +20,7 @@ use crate::tests::harness::happens;
 use crate::tests::harness_task::{Bench, number, text};
 use crate::tests::proxy::{Command, Fate, Proxy, server_address};
 
-/// A bench whose answers can be lost, and one on the same database whose answers are not.
+/// A bench whose answers can be lost, and a reliable one on the same database.
 async fn benches() -> (Proxy, Bench, Bench) {
     let name = mongodb().new_database();
     let proxy = Proxy::start(server_address().await).await;
@@ -39,7 +39,7 @@ async fn a_result_is_not_lost_with_an_answer() {
         collection(&sure.database, "results").insert_one(result).await.unwrap();
         let lost = proxy.next(Fate::LoseAnswer, move |it| it.is(command));
         bench.open();
-        assert_eq!(started.ran.await.unwrap(), Ran::Ended(1), "{command}");
+        assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(1), "{command}");
         assert_eq!(lost.count(), 1, "{command}");
         let task = sure.task(started.id).await;
         assert_eq!((number(&task, "status"), text(&task, "stdout")), (Some(1), Some("new")));
@@ -48,7 +48,7 @@ async fn a_result_is_not_lost_with_an_answer() {
     }
 }
 
-/// What an earlier run has left goes first, and takes nothing with it that came later.
+/// An earlier result is removed first, without removing a later one.
 #[tokio::test]
 async fn a_late_removal_of_an_old_result_does_not_take_the_new_one() {
     let (proxy, bench, sure) = benches().await;
@@ -60,11 +60,11 @@ async fn a_late_removal_of_an_old_result_does_not_take_the_new_one() {
     late.release();
     late.delivered().await;
     bench.open();
-    assert_eq!(started.ran.await.unwrap(), Ran::Ended(1));
+    assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(1));
     assert_eq!(text(&sure.task(started.id).await, "stdout"), Some("new"));
 }
 
-/// Whatever is asked when the plugin has ended, and whichever answer is lost.
+/// Whichever request after the plugin's end loses its answer.
 #[tokio::test]
 async fn a_success_stays_one_whichever_answer_is_lost() {
     for (kind, command) in [
@@ -83,7 +83,7 @@ async fn a_success_stays_one_whichever_answer_is_lost() {
         }
         let lost = proxy.next(Fate::LoseAnswer, move |it| it.is_on(command, "tasks"));
         bench.open();
-        assert_eq!(started.ran.await.unwrap(), Ran::Ended(1), "{kind:?} {command}");
+        assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(1), "{kind:?} {command}");
         assert_eq!(lost.count(), 1, "{kind:?} {command}");
         let task = sure.task(started.id).await;
         assert_eq!((number(&task, "status"), text(&task, "stdout")), (Some(1), Some("new")));
@@ -103,25 +103,25 @@ async fn a_start_that_nobody_answered_can_be_given_back() {
     let running = async || number(&sure.task(id).await, "status") == Some(0);
     happens("it runs", running).await;
     assert_eq!(lost.count(), 1);
-    started.handle.end(Why::Stopped);
-    assert_eq!(started.ran.await.unwrap(), Ran::NotStarted);
+    started.handle.end(StopReason::Stopped);
+    assert_eq!(started.ran.await.unwrap(), RunEnd::NotStarted);
     assert!(!bench.path("ran").exists());
-    // Whoever has it gives it back.
+    // Its owner releases it.
     let run = Run::of(&sure.task(id).await).unwrap();
-    let now = bench.parts.clock.now();
+    let now = bench.context.clock.now();
     assert!(sure.database.speaking(Dialect::Released).unclaim(&run, &bench.me, now).await.unwrap());
     assert_eq!(number(&sure.task(id).await, "status"), Some(-2));
 }
 
-/// What a plugin needs cannot be made ready; whoever wants the end does not wait for that.
+/// The plugin's input cannot be prepared; a request to end does not wait for that.
 #[tokio::test]
 async fn a_task_that_is_being_made_ready_can_be_ended() {
     let (proxy, bench, sure) = benches().await;
     let away = proxy.each(Fate::Lose, |it| it.is_on("find", "results"));
     let started = bench.start(Mongo, "touch $dir/ran", doc! {}).await;
     away.met().await;
-    started.handle.end(Why::Cancelled);
-    assert_eq!(in_time("it is left", started.ran).await.unwrap(), Ran::NotStarted);
+    started.handle.end(StopReason::Cancelled);
+    assert_eq!(in_time("it is left", started.ran).await.unwrap(), RunEnd::NotStarted);
     assert_eq!(number(&sure.task(started.id).await, "status"), Some(0));
     assert!(!bench.path("ran").exists());
 }
@@ -131,11 +131,11 @@ async fn nothing_is_started_when_the_lease_is_over() {
     let bench = Bench::new().await;
     bench.fence.over.store(true, Ordering::SeqCst);
     let (ran, task) = bench.run(Default, "touch $dir/ran").await;
-    assert_eq!((ran, number(&task, "status")), (Ran::NotStarted, Some(0)));
+    assert_eq!((ran, number(&task, "status")), (RunEnd::NotStarted, Some(0)));
     assert!(!bench.path("ran").exists());
 }
 
-/// A failed run whose answer was lost is still at its end when its task runs again, here.
+/// A failed run whose answer was lost is still ending when its task runs again here.
 #[tokio::test]
 async fn the_files_of_the_next_run_outlast_the_end_of_the_one_before() {
     let (proxy, bench, sure) = benches().await;
@@ -160,9 +160,9 @@ async fn the_files_of_the_next_run_outlast_the_end_of_the_one_before() {
     let second = bench.start_work(id, work);
     bench.began().await;
     repeated.release();
-    assert_eq!(in_time("the first run ends", first.ran).await.unwrap(), Ran::Again);
+    assert_eq!(in_time("the first run ends", first.ran).await.unwrap(), RunEnd::Again);
     bench.open();
-    assert_eq!(in_time("the second run ends", second.ran).await.unwrap(), Ran::Ended(1));
+    assert_eq!(in_time("the second run ends", second.ran).await.unwrap(), RunEnd::Ended(1));
     assert!(bench.text("told").contains(&id.to_hex()));
     assert_eq!(bench.left(), [""; 0]);
 }
@@ -175,7 +175,7 @@ async fn a_refused_file_of_output_does_not_cost_the_errors() {
         head -c 16000000 /dev/zero | tr '\0' x
         printf '"}'; } > "${task%.json}-response.json""#;
     let started = bench.start(Default, script, doc! {}).await;
-    assert_eq!(in_time("it ends", started.ran).await.unwrap(), Ran::Ended(1));
+    assert_eq!(in_time("it ends", started.ran).await.unwrap(), RunEnd::Ended(1));
     let task = sure.task(started.id).await;
     assert_eq!((number(&task, "status"), text(&task, "stderr")), (Some(1), Some("e")));
     let stdout = text(&task, "stdout").unwrap();
@@ -183,7 +183,7 @@ async fn a_refused_file_of_output_does_not_cost_the_errors() {
     assert_eq!(task.get("complete"), Some(&Bson::Boolean(false)));
 }
 
-/// A server that refuses once may do it later; the task is ours until then.
+/// A server that refuses once may accept later; until then the task is ours.
 #[tokio::test]
 async fn a_task_that_its_plugin_ended_is_closed_in_spite_of_a_refusal() {
     for command in ["find", "update", "findAndModify"] {
@@ -194,21 +194,21 @@ async fn a_task_that_its_plugin_ended_is_closed_in_spite_of_a_refusal() {
         let refused = proxy.next(Fate::Refuse, move |it| it.is_on(command, "tasks"));
         bench.open();
         let ran = in_time("it ends", started.ran).await.unwrap();
-        assert_eq!((ran, refused.count()), (Ran::Ended(1), 1), "{command}");
+        assert_eq!((ran, refused.count()), (RunEnd::Ended(1), 1), "{command}");
         let ours = sure.task(started.id).await.get_document("windlass").unwrap().clone();
         assert!(!ours.contains_key("boot"), "{command}: {ours}");
     }
 }
 
-/// Fails as often as it is told, as a machine does that has no descriptors left.
-struct Full {
+/// Fails this many times, like a machine without free file descriptors.
+struct FailingLauncher {
     times: AtomicU32,
     launcher: CommandLauncher,
 }
 
 struct NotStarted;
 
-impl Launcher for Full {
+impl Launcher for FailingLauncher {
     fn launch(&self, spec: LaunchSpec) -> Box<dyn Running> {
         let left =
             self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
@@ -234,20 +234,20 @@ impl Running for NotStarted {
 async fn a_machine_at_its_limit_lets_a_task_wait() {
     let mut bench = Bench::new().await;
     let launcher = CommandLauncher::new().unwrap();
-    let parts = Arc::get_mut(&mut bench.parts).unwrap();
-    parts.launcher = Arc::new(Full { times: AtomicU32::new(2), launcher });
+    let context = Arc::get_mut(&mut bench.context).unwrap();
+    context.launcher = Arc::new(FailingLauncher { times: AtomicU32::new(2), launcher });
     let (ran, _) = bench.run(Default, "answer '{\"status\":1}'").await;
-    assert_eq!(ran, Ran::Ended(1));
+    assert_eq!(ran, RunEnd::Ended(1));
 }
 
-/// What one of our nodes has is no runner's, whatever its name is.
+/// A task of one of our nodes never belongs to a runner, whatever its node's name.
 #[tokio::test]
 async fn a_runner_takes_nothing_from_our_nodes() {
     let bench = Bench::new().await;
     let (queue, id) = bench.add(doc! {}).await;
     bench.claim(&queue, bench.plugin(Default, "")).await;
     let runner = Claim::Runner { node: bench.me.node.clone(), id };
-    let now = bench.parts.clock.now();
+    let now = bench.context.clock.now();
     assert!(!bench.database.claim_start(&runner, now).await.unwrap());
     assert_eq!(number(&bench.task(id).await, "status"), Some(-1));
 }

@@ -1,8 +1,8 @@
-//! The four ways in which a plugin is handed a task, and what becomes of its result.
+//! The four kinds of plugins, and what happens to their results.
 
 use crate::config::PluginKind::{Default, Handoff, Mongo, NoMongo};
 use crate::dialect::Dialect;
-use crate::task::Ran;
+use crate::task::RunEnd;
 use mongodb::bson::{Bson, DateTime, doc};
 use serde_json::Value;
 use windlass_test_kit::wait::in_time;
@@ -20,9 +20,9 @@ async fn a_plugin_is_told_its_task_by_a_file_and_answers_by_another() {
         "cp \"$task\" $dir/told; stat -c %a \"$task\" > $dir/mode; env > $dir/env\n\
          echo noise; touch \"${{task%.json}}-own\"; {OK}"
     );
-    let before = bench.parts.clock.now();
+    let before = bench.context.clock.now();
     let (ran, task) = bench.run(Default, &script).await;
-    assert_eq!(ran, Ran::Ended(1));
+    assert_eq!(ran, RunEnd::Ended(1));
     assert_eq!(number(&task, "status"), Some(1));
     assert_eq!((text(&task, "stdout"), text(&task, "stderr")), (Some("out"), Some("err")));
     assert_eq!((number(&task, "cmdExit"), text(&task, "cmdErr")), (Some(0), Some("<nil>")));
@@ -52,7 +52,7 @@ async fn a_plugin_is_told_its_task_by_a_file_and_answers_by_another() {
 async fn a_plugin_without_the_database_gets_no_configuration() {
     let bench = Bench::on(fresh().await, Dialect::Seed);
     let (ran, task) = bench.run(NoMongo, OK).await;
-    assert_eq!((ran, text(&task, "stdout")), (Ran::Ended(1), Some("out")));
+    assert_eq!((ran, text(&task, "stdout")), (RunEnd::Ended(1), Some("out")));
     assert!(bench.text("args").starts_with("--task /"), "{}", bench.text("args"));
 }
 
@@ -61,7 +61,7 @@ async fn a_plugin_that_reads_its_input_finds_nothing() {
     let bench = Bench::new().await;
     let script = r#"cat > $dir/read; answer '{"status":1}'"#;
     let started = bench.start(Default, script, doc! {}).await;
-    assert_eq!(in_time("it ends", started.ran).await.unwrap(), Ran::Ended(1));
+    assert_eq!(in_time("it ends", started.ran).await.unwrap(), RunEnd::Ended(1));
     assert_eq!(bench.text("read"), "");
 }
 
@@ -110,7 +110,11 @@ async fn what_a_plugin_answers_and_how_it_exits_decide_together() {
         ),
     ] {
         let (ran, task) = bench.run(Default, script).await;
-        assert_eq!((ran, number(&task, "status")), (Ran::Ended(status), Some(status)), "{script}");
+        assert_eq!(
+            (ran, number(&task, "status")),
+            (RunEnd::Ended(status), Some(status)),
+            "{script}"
+        );
         assert_eq!(text(&task, "stdout"), stdout, "{script}");
         match (text(&task, "stderr"), stderr) {
             (Some(found), Some(start)) => assert!(found.starts_with(start), "{found}"),
@@ -129,7 +133,7 @@ async fn what_cannot_be_started_says_why_and_nothing_else_happens() {
         (doc! { "windlass": { "timeout": "x" } }, "`windlass.timeout` is a string"),
     ] {
         let (ran, task) = bench.run_with(Default, "touch $dir/ran", more).await;
-        assert_eq!((ran, text(&task, "stdout")), (Ran::Ended(2), Some("Unable to start")));
+        assert_eq!((ran, text(&task, "stdout")), (RunEnd::Ended(2), Some("Unable to start")));
         assert!(task.get_str("stderr").unwrap().starts_with(why), "{task}");
         assert!(!task.contains_key("cmdExit") && !task.contains_key("cmdErr"));
         assert!(!bench.path("ran").exists());
@@ -137,7 +141,7 @@ async fn what_cannot_be_started_says_why_and_nothing_else_happens() {
     let (queue, id) = bench.add(doc! {}).await;
     let mut plugin = bench.claim(&queue, gone()).await;
     plugin.plugin = gone();
-    assert_eq!(bench.start_work(id, plugin).ran.await.unwrap(), Ran::Ended(2));
+    assert_eq!(bench.start_work(id, plugin).ran.await.unwrap(), RunEnd::Ended(2));
     let stderr = format!("/no such plugin not found or not executable for task {id}");
     assert_eq!(text(&bench.task(id).await, "stderr"), Some(stderr.as_str()));
 }
@@ -150,7 +154,7 @@ async fn a_program_that_the_system_cannot_start_is_told_with_its_exit() {
         let plugin = bench.plugin(kind, "");
         std::fs::write(&plugin.program, "#!/no such interpreter\n").unwrap();
         let work = bench.claim(&queue, plugin).await;
-        assert_eq!(bench.start_work(id, work).ran.await.unwrap(), Ran::Ended(2));
+        assert_eq!(bench.start_work(id, work).ran.await.unwrap(), RunEnd::Ended(2));
         let task = bench.task(id).await;
         assert_eq!(text(&task, "stdout"), Some("Unable to start"));
         assert!(text(&task, "stderr").unwrap().contains("ENOENT"), "{task}");
@@ -169,14 +173,14 @@ async fn a_result_is_taken_from_the_database() {
     let bench = Bench::new().await;
     let results = collection(&bench.database, "results");
     let (queue, id) = bench.add(doc! {}).await;
-    // What an earlier run left is not the result of this one.
+    // The result of an earlier run does not count for this one.
     results.insert_one(doc! { "_id": id, "status": 1, "stdout": "old" }).await.unwrap();
     let started = bench.start(Mongo, "gate", doc! {}).await;
     bench.began().await;
     let result = doc! { "_id": started.id, "status": 1, "stdout": "new", "more": 1 };
     results.insert_one(result).await.unwrap();
     bench.open();
-    assert_eq!(started.ran.await.unwrap(), Ran::Ended(1));
+    assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(1));
     let task = bench.task(started.id).await;
     assert_eq!((text(&task, "stdout"), task.get("stderr")), (Some("new"), Some(&Bson::Null)));
     let expected = format!("--config /etc/config.json-plugin --task {}\n", started.id);
@@ -184,13 +188,13 @@ async fn a_result_is_taken_from_the_database() {
     assert_eq!(results.count_documents(doc! { "_id": started.id }).await.unwrap(), 0);
 
     let work = bench.claim(&queue, bench_plugin(&bench)).await;
-    assert_eq!(bench.start_work(id, work).ran.await.unwrap(), Ran::Ended(2));
+    assert_eq!(bench.start_work(id, work).ran.await.unwrap(), RunEnd::Ended(2));
     let task = bench.task(id).await;
     assert_eq!(text(&task, "stderr"), Some("plugin did not create a document in 'results'"));
     assert_eq!(results.count_documents(doc! {}).await.unwrap(), 0);
 }
 
-/// The script of the run before, which now does not wait.
+/// The script of the previous run, which no longer waits.
 fn bench_plugin(bench: &Bench) -> crate::config::Plugin {
     let program = bench.path("plugin");
     crate::config::Plugin { name: "P".into(), program, kind: Mongo, timeout: None }
@@ -231,7 +235,7 @@ async fn a_plugin_that_ends_its_task_itself_is_believed_when_it_is_right() {
             bench.update(started.id, doc! { "$set": set.clone() }).await;
         }
         bench.open();
-        assert_eq!(started.ran.await.unwrap(), Ran::Ended(status), "{set}");
+        assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(status), "{set}");
         let task = bench.task(started.id).await;
         assert_eq!((number(&task, "status"), number(&task, "cmdExit")), (Some(status), Some(exit)));
         for (field, expected) in [("stdout", stdout), ("stderr", stderr)] {
@@ -254,14 +258,14 @@ async fn output_that_is_too_large_for_a_document_is_kept_whole() {
             head -c 16000000 /dev/zero | tr '\0' x
             printf '"}'; } > "${task%.json}-response.json""#;
         let (ran, task) = bench.run(Default, script).await;
-        assert_eq!((ran, text(&task, "stderr")), (Ran::Ended(1), Some("e")));
+        assert_eq!((ran, text(&task, "stderr")), (RunEnd::Ended(1), Some("e")));
         let file = task.get_object_id("stdout").unwrap();
         let text = load(&bench.database, file).await.unwrap();
         assert!(text.len() == 16_000_000 && text.bytes().all(|byte| byte == b'x'));
     }
 }
 
-/// Somebody has filled the document meanwhile.
+/// Another program has filled the document in the meantime.
 #[tokio::test]
 async fn output_that_the_database_refuses_costs_nothing_but_itself() {
     let bench = Bench::new().await;
@@ -271,7 +275,7 @@ async fn output_that_the_database_refuses_costs_nothing_but_itself() {
     bench.began().await;
     bench.update(started.id, doc! { "$set": { "much": "y".repeat(15_500_000) } }).await;
     bench.open();
-    assert_eq!(started.ran.await.unwrap(), Ran::Ended(3));
+    assert_eq!(started.ran.await.unwrap(), RunEnd::Ended(3));
     let task = bench.task(started.id).await;
     assert_eq!((number(&task, "status"), text(&task, "stderr")), (Some(3), Some("e")));
     let stdout = text(&task, "stdout").unwrap();
@@ -284,7 +288,7 @@ async fn a_failure_with_tries_left_waits_for_another_one() {
     for kind in [Default, Handoff] {
         let bench = Bench::on(fresh().await, Dialect::Seed);
         let (queue, id) = bench.add(doc! { "windlass": { "retries": 1 } }).await;
-        for (ran, status, retries) in [(Ran::Again, -2, 0), (Ran::Ended(3), 3, 0)] {
+        for (ran, status, retries) in [(RunEnd::Again, -2, 0), (RunEnd::Ended(3), 3, 0)] {
             let started = {
                 let script = r#"gate; answer '{"status":3,"stderr":"e"}' 2>/dev/null"#;
                 let work = bench.claim(&queue, bench.plugin(kind, script)).await;

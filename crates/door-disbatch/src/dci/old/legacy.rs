@@ -1,4 +1,4 @@
-//! The page of version 3, which installations of the seed's time have below `legacy` in `web_root`.
+//! The page of version 3, which old installations have below `legacy` in `web_root`.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};

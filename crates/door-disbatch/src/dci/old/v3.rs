@@ -1,4 +1,4 @@
-//! The routes of version 3, which answer with lists whose first item says whether it worked.
+//! The routes of version 3, which answer with lists whose first item tells success from failure.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 
 use crate::database::{Counts, DbError, NewQueue, QueueChange};
 use crate::dci::Dci;
-use crate::dci::answer::{Answer, deleted, inserted_one, updated};
+use crate::dci::answer::{JsonAnswer, deleted, inserted_one, updated};
 use crate::dci::delete;
 use crate::dci::error::Failure;
-use crate::dci::param::{Params, Unread, is_true, limit_of};
+use crate::dci::param::{Params, UnfoldError, is_true, limit_of};
 use crate::dci::route::Routes;
 use crate::dci::task::create;
-use crate::dci::task::list::{Found, Output, Shape};
+use crate::dci::task::list::{FoundTasks, Output, TaskFormat};
 use crate::dci::task::search::tasks;
 use crate::dci::task::{filter, operator, options};
 use crate::dialect::Dialect;
-use crate::doc::{self, LimitStored, Times};
+use crate::doc::{self, DateFormat, LimitStored};
 
 use super::v3_create;
 
@@ -36,7 +36,7 @@ pub(super) fn add(routes: Routes) -> Routes {
     v3_create::add(routes)
 }
 
-/// `[0, why]`, and behind it what was made in spite of that.
+/// `[0, why]`, followed by what was created despite the error.
 pub(super) struct Refused {
     status: StatusCode,
     why: Value,
@@ -57,8 +57,8 @@ impl Refused {
         Refused::new(StatusCode::BAD_REQUEST, why)
     }
 
-    /// With the status that says that all is well: some refusals always came so.
-    pub(super) fn told(why: impl Into<Value>) -> Refused {
+    /// With status 200, as some refusals always had.
+    pub(super) fn with_ok_status(why: impl Into<Value>) -> Refused {
         Refused::new(StatusCode::OK, why)
     }
 }
@@ -69,11 +69,11 @@ impl From<Failure> for Refused {
     }
 }
 
-impl From<Unread> for Refused {
-    fn from(unread: Unread) -> Refused {
+impl From<UnfoldError> for Refused {
+    fn from(unread: UnfoldError) -> Refused {
         match unread {
-            Unread::TooMuch(failure) => failure.into(),
-            Unread::NotJson(why) => Refused::told(why),
+            UnfoldError::TooMuch(failure) => failure.into(),
+            UnfoldError::NotJson(why) => Refused::with_ok_status(why),
         }
     }
 }
@@ -87,33 +87,33 @@ impl From<DbError> for Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let told: Vec<Value> = [json!(0), self.why].into_iter().chain(self.made).collect();
-        Answer::new(told.into()).status(self.status).into_response()
+        JsonAnswer::new(told.into()).status(self.status).into_response()
     }
 }
 
-/// What is there and not null.
+/// The value, unless it is missing or null.
 pub(super) fn given<'a>(params: &'a Params, name: &str) -> Option<&'a Value> {
     params.get(name).filter(|value| !value.is_null())
 }
 
-async fn report(State(dci): State<Dci>) -> Result<Answer, Failure> {
+async fn report(State(dci): State<Dci>) -> Result<JsonAnswer, Failure> {
     let told = |error| Failure::database("Could not get current queues", &error);
     let dialect = dci.dialect().await.map_err(told)?;
     let counted = dci.queues_counted().await.map_err(told)?;
     let line = |queue: &Document| reported(queue, dialect, counted.of(queue));
-    Ok(Answer::new(counted.queues.iter().map(line).collect()))
+    Ok(JsonAnswer::new(counted.queues.iter().map(line).collect()))
 }
 
-/// A queue under all the names that versions before 4 and the first ones of 4 had for the same.
-/// What the seed stores as counters is counted here, because stored counters drift.
+/// A queue with all field names of versions before 4 and of early versions 4. The seed's counters
+/// are counted here, because stored ones drift.
 fn reported(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
     let shown = |fields: &[&str]| {
         let mut found = fields.iter().filter_map(|field| queue.get(field));
         let found = found.find(|value| **value != Bson::Null);
-        found.map_or(Value::Null, |value| doc::json(value, Times::Iso))
+        found.map_or(Value::Null, |value| doc::json(value, DateFormat::Iso))
     };
     let plugin = shown(&["constructor", "plugin"]);
-    let limit = doc::json(&LimitStored::of(queue, dialect).value, Times::Iso);
+    let limit = doc::json(&LimitStored::of(queue, dialect).value, DateFormat::Iso);
     json!({
         "id": shown(&["_id"]),
         "name": shown(&["name"]),
@@ -132,18 +132,18 @@ fn reported(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
     })
 }
 
-async fn reload() -> Answer {
-    // Nothing is kept that could be reloaded.
-    Answer::new(json!([1]))
+async fn reload() -> JsonAnswer {
+    // Nothing is cached that could be reloaded.
+    JsonAnswer::new(json!([1]))
 }
 
-async fn prototypes(State(dci): State<Dci>) -> Result<Answer, Failure> {
+async fn prototypes(State(dci): State<Dci>) -> Result<JsonAnswer, Failure> {
     let names = plugins(&dci).await?;
     let pairs = names.into_iter().map(|name| (name.clone(), Value::String(name)));
-    Ok(Answer::new(Value::Object(pairs.collect())))
+    Ok(JsonAnswer::new(Value::Object(pairs.collect())))
 }
 
-/// The plugins that queues may be for, and those that queues are for already.
+/// The configured plugins and those that existing queues use.
 async fn plugins(dci: &Dci) -> Result<Vec<String>, DbError> {
     let mut names = dci.config().plugins.names();
     for queue in dci.database().queues().await? {
@@ -156,11 +156,11 @@ async fn plugins(dci: &Dci) -> Result<Vec<String>, DbError> {
     Ok(names)
 }
 
-async fn set(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+async fn set(State(dci): State<Dci>, params: Params) -> Result<JsonAnswer, Failure> {
     match set_attribute(&dci, &params).await {
         Ok(mut result) => {
             result["success"] = json!(1);
-            Ok(Answer::new(result))
+            Ok(JsonAnswer::new(result))
         }
         Err(failure) => Err(failure.with("success", 0)),
     }
@@ -180,7 +180,7 @@ async fn set_attribute(dci: &Dci, params: &Params) -> Result<Value, Failure> {
     let queue =
         given(params, "queueid").ok_or_else(|| Failure::bad("You must supply a queueid"))?;
     let queue = name(queue);
-    // Every queue is preemptive: what version 2 could do without it is gone since version 3.
+    // Every queue is preemptive since version 3.
     let change = match attribute {
         "preemptive" => QueueChange::default(),
         _ => QueueChange { limit: Some(limit_of(attribute, value)?), ..QueueChange::default() },
@@ -223,12 +223,12 @@ async fn start(State(dci): State<Dci>, params: Params) -> Result<Response, Refus
             let id = result["id"].take();
             let class = "MongoDB::InsertOneResult";
             let told = json!({ "success": 1, class: result[class].take() });
-            Ok(Answer::new(json!([1, id, told])).into_response())
+            Ok(JsonAnswer::new(json!([1, id, told])).into_response())
         }
         Err(error) => {
             let failure = Failure::database(&format!("Could not create queue {name}"), &error);
             let told = json!({ "success": 0, "error": failure.body["error"] });
-            Ok(Answer::new(json!([0, null, told])).status(failure.status).into_response())
+            Ok(JsonAnswer::new(json!([0, null, told])).status(failure.status).into_response())
         }
     }
 }
@@ -245,18 +245,18 @@ async fn remove(State(dci): State<Dci>, params: Params) -> Result<Response, Refu
     Ok(match removed {
         Ok(()) => {
             let told = json!({ "success": 1, class: deleted(1)[class] });
-            Answer::new(json!([1, told])).into_response()
+            JsonAnswer::new(json!([1, told])).into_response()
         }
         Err(failure) => {
-            let failure = delete::told(failure).with("success", 0);
-            let answer = Answer::new(json!([0, failure.body]));
+            let failure = delete::with_deleted_count(failure).with("success", 0);
+            let answer = JsonAnswer::new(json!([0, failure.body]));
             answer.status(failure.status).into_response()
         }
     })
 }
 
 async fn search(State(dci): State<Dci>, mut params: Params) -> Result<Response, Refused> {
-    let filter = asked(&mut params)?;
+    let filter = search_filter(&mut params)?;
     let flag = |name| given(&params, name).is_some_and(is_true);
     let whole = |name| {
         let why = format!("{name} must be a non-negative integer");
@@ -267,32 +267,32 @@ async fn search(State(dci): State<Dci>, mut params: Params) -> Result<Response, 
     let tasks = tasks(&dci);
     if flag("count") {
         let count = dci.database().ask(tasks.count_documents(filter)).await?;
-        return Ok(Answer::new(json!([1, count])).into_response());
+        return Ok(JsonAnswer::new(json!([1, count])).into_response());
     }
-    let shape = Shape {
+    let format = TaskFormat {
         output: if flag("terse") { Output::TerseAlways } else { Output::Full },
-        times: Times::Iso,
+        times: DateFormat::Iso,
         stamped: true,
         pretty: false,
     };
-    let found = Found::ask(&dci, tasks.find(filter).limit(limit).skip(skip)).await;
-    Ok(found?.into_array(&dci, shape))
+    let found = FoundTasks::search(&dci, tasks.find(filter).limit(limit).skip(skip)).await;
+    Ok(found?.into_array(&dci, format))
 }
 
-/// What is searched for.
-fn asked(params: &mut Params) -> Result<Document, Refused> {
+/// The filter of a search.
+fn search_filter(params: &mut Params) -> Result<Document, Refused> {
     const NO_OBJECT: &str = "JSON object required for filter";
     let none = given(params, "filter").is_none();
     match params.unfold("filter") {
-        Err(Unread::NotJson(_)) if !given(params, "json").is_some_and(is_true) => {
-            return Err(Refused::told(NO_OBJECT));
+        Err(UnfoldError::NotJson(_)) if !given(params, "json").is_some_and(is_true) => {
+            return Err(Refused::with_ok_status(NO_OBJECT));
         }
         unfolded => unfolded?,
     }
     let mut object = match params.sent.get_mut("filter").map(Value::take) {
         Some(Value::Object(object)) => object,
         _ if none => Map::new(),
-        _ => return Err(Refused::told(NO_OBJECT)),
+        _ => return Err(Refused::with_ok_status(NO_OBJECT)),
     };
     let id = object.remove("id").filter(is_true);
     let queue = given(params, "queue").filter(|queue| is_true(queue));
@@ -300,13 +300,13 @@ fn asked(params: &mut Params) -> Result<Document, Refused> {
     let mut filter = operator::filter(&object).map_err(Refused::bad)?;
     for (field, value) in [("queue", queue), ("_id", id.as_ref())] {
         if let Some(value) = value {
-            filter.insert(field, filter::id(value).map_err(Refused::told)?);
+            filter.insert(field, filter::id(value).map_err(Refused::with_ok_status)?);
         }
     }
     Ok(filter)
 }
 
-/// Forms have texts where a status is a number.
+/// Forms send numbers as text.
 fn whole_status(object: &mut Map<String, Value>) {
     if let Some(status) = object.get_mut("status")
         && let Some(number) = status.as_str().and_then(|text| text.parse::<i64>().ok())

@@ -1,4 +1,4 @@
-//! New tasks as version 3 made them: `/queue-create-tasks-json` and
+//! Creates tasks as version 3 did: `/queue-create-tasks-json` and
 //! `/queue-create-tasks-from-query-json`.
 
 use axum::extract::State;
@@ -11,11 +11,11 @@ use super::v3::{Refused, given, name};
 use super::v4;
 use crate::database::NewTask;
 use crate::dci::Dci;
-use crate::dci::answer::Answer;
+use crate::dci::answer::JsonAnswer;
 use crate::dci::param::Params;
 use crate::dci::route::Routes;
-use crate::dci::task::ask::{self, Ask};
-use crate::dci::task::create::{self, Made, RESULT};
+use crate::dci::task::create::{self, CreatedTasks, RESULT};
+use crate::dci::task::create_request::{self, CreateRequest};
 
 pub(super) fn add(routes: Routes) -> Routes {
     routes
@@ -30,17 +30,17 @@ async fn create(State(dci): State<Dci>, mut params: Params) -> Result<Response, 
     let queue = name(queue);
     params.unfold("object")?;
     let Some(Value::Array(items)) = params.get("object") else {
-        return Err(Refused::told("object param must be a JSON array"));
+        return Err(Refused::with_ok_status("object param must be a JSON array"));
     };
     let queue = found(&dci, queue).await?;
     let list = v4::list(items).map_err(Refused::bad)?;
-    let made = made(&dci, queue, Ask::List(list)).await?;
+    let made = made(&dci, queue, CreateRequest::List(list)).await?;
     let (status, mut told) = result(&made);
     let inserted = told[RESULT]["inserted"].as_array().cloned().unwrap_or_default();
     let mut answer = vec![told["success"].clone(), json!(made.count)];
     answer.extend(inserted);
     answer.push(told.take());
-    Ok(Answer::new(answer.into()).status(status).into_response())
+    Ok(JsonAnswer::new(answer.into()).status(status).into_response())
 }
 
 async fn create_from(State(dci): State<Dci>, mut params: Params) -> Result<Response, Refused> {
@@ -62,25 +62,26 @@ async fn create_from(State(dci): State<Dci>, mut params: Params) -> Result<Respo
         return Err(Refused::bad("params must be a JSON object"));
     };
     let queue = found(&dci, queue).await?;
-    let source = ask::source(params.get("collection"), params.get("jsonfilter"), template);
+    let source =
+        create_request::source(params.get("collection"), params.get("jsonfilter"), template);
     let source = source.map_err(Refused::bad)?;
-    let made = made(&dci, queue, Ask::Collection(source)).await?;
+    let made = made(&dci, queue, CreateRequest::Collection(source)).await?;
     let (status, told) = result(&made);
-    Ok(Answer::new(json!([told["success"], made.count])).status(status).into_response())
+    Ok(JsonAnswer::new(json!([told["success"], made.count])).status(status).into_response())
 }
 
 async fn found(dci: &Dci, queue: String) -> Result<ObjectId, Refused> {
     let queue = create::queue_id(dci, Some(&Value::String(queue))).await?;
-    queue.ok_or_else(|| Refused::told("Queue not found"))
+    queue.ok_or_else(|| Refused::with_ok_status("Queue not found"))
 }
 
-async fn made(dci: &Dci, queue: ObjectId, ask: Ask) -> Result<Made, Refused> {
-    let made = create::make(dci, queue, ask, NewTask::default()).await;
+async fn made(dci: &Dci, queue: ObjectId, request: CreateRequest) -> Result<CreatedTasks, Refused> {
+    let made = create::create_tasks(dci, queue, request, NewTask::default()).await;
     made.map_err(|broken| Refused::with_made(broken.into_failure()))
 }
 
-/// `{success, "MongoDB::InsertManyResult": ..}`, with an error when nothing was made.
-fn result(made: &Made) -> (StatusCode, Value) {
+/// `{success, "MongoDB::InsertManyResult": ..}`, with an error if nothing was created.
+fn result(made: &CreatedTasks) -> (StatusCode, Value) {
     match create::answer(made) {
         Ok(mut result) => {
             result["success"] = json!(1);

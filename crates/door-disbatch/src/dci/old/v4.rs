@@ -1,5 +1,5 @@
-//! The routes for tasks that version 4.0 had, and that its command line client still uses:
-//! `POST /tasks/search`, `POST /tasks/:queue` and `POST /tasks/:queue/:collection`.
+//! The task routes of version 4.0, which its command line client still uses: `POST /tasks/search`,
+//! `POST /tasks/:queue` and `POST /tasks/:queue/:collection`.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -9,20 +9,20 @@ use serde_json::{Map, Value, json};
 
 use crate::database::NewTask;
 use crate::dci::Dci;
-use crate::dci::answer::Answer;
+use crate::dci::answer::JsonAnswer;
 use crate::dci::error::Failure;
 use crate::dci::param::{Params, is_true};
-use crate::dci::path::{Name, Names};
+use crate::dci::path::{Name, NamePair};
 use crate::dci::route::Routes;
-use crate::dci::task::ask::{self, Ask};
-use crate::dci::task::create::{self, Broken};
-use crate::dci::task::list::{Found, Output, Shape};
+use crate::dci::task::create::{self, CreateFailure};
+use crate::dci::task::create_request::{self, CreateRequest};
+use crate::dci::task::list::{FoundTasks, Output, TaskFormat};
 use crate::dci::task::search::tasks;
 use crate::dci::task::{filter, operator, options, plain};
-use crate::doc::Times;
+use crate::doc::DateFormat;
 
 const LIMIT_MAX: i64 = 100;
-/// Larger numbers are milliseconds, since so many seconds would be beyond the year 2286.
+/// Larger numbers are milliseconds; as seconds they would be beyond the year 2286.
 const SECONDS_LAST: f64 = 9_999_999_999.0;
 const OBJECTS: &str = "filter and options must be name/value objects";
 const ARRAY: &str = "params must be a JSON array of task params";
@@ -35,13 +35,14 @@ pub(super) fn add(routes: Routes) -> Routes {
 
 async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Failure> {
     let fields = params.fields()?;
-    let (filter, find) = (object(fields, "filter")?, Find::read(&object(fields, "options")?)?);
+    let (filter, find) =
+        (object(fields, "filter")?, SearchOptions::read(&object(fields, "options")?)?);
     let filter = tasks_filter(filter).map_err(Failure::bad)?;
     let flag = |name: &str, default| fields.get(name).map_or(default, is_true);
     let tasks = tasks(&dci);
     if flag("count", false) {
         let count = dci.database().ask(tasks.count_documents(filter)).await?;
-        return Ok(Answer::new(json!({ "count": count })).into_response());
+        return Ok(JsonAnswer::new(json!({ "count": count })).into_response());
     }
     let mut asked = tasks.find(filter).limit(find.limit).skip(find.skip);
     if let Some(sort) = find.sort {
@@ -50,16 +51,16 @@ async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Fail
     if let Some(projection) = find.projection {
         asked = asked.projection(projection);
     }
-    let shape = Shape {
+    let format = TaskFormat {
         output: if flag("terse", true) { Output::Terse } else { Output::Full },
-        times: Times::Seconds,
+        times: DateFormat::Seconds,
         stamped: false,
         pretty: flag("pretty", false),
     };
-    Ok(Found::ask(&dci, asked).await?.into_array(&dci, shape))
+    Ok(FoundTasks::search(&dci, asked).await?.into_array(&dci, format))
 }
 
-/// An object among the parameters; nothing is an empty one.
+/// An object parameter; empty if missing.
 fn object(fields: &Map<String, Value>, name: &str) -> Result<Map<String, Value>, Failure> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(Map::new()),
@@ -68,7 +69,7 @@ fn object(fields: &Map<String, Value>, name: &str) -> Result<Map<String, Value>,
     }
 }
 
-/// The filter for the database: a queue is an id, and large times are milliseconds.
+/// The filter for the database: queues become ids, and large times are milliseconds.
 fn tasks_filter(mut object: Map<String, Value>) -> Result<Document, String> {
     let queue = match object.get("queue") {
         None | Some(Value::Null | Value::Object(_)) => None,
@@ -91,18 +92,18 @@ fn tasks_filter(mut object: Map<String, Value>) -> Result<Document, String> {
     Ok(filter)
 }
 
-/// How the search is made, of what the driver of the original took.
+/// The search options that the original passed to its driver.
 #[derive(Debug, PartialEq)]
-struct Find {
+struct SearchOptions {
     limit: i64,
     skip: u64,
     sort: Option<Document>,
     projection: Option<Document>,
 }
 
-impl Find {
-    fn read(options: &Map<String, Value>) -> Result<Find, Failure> {
-        let mut find = Find { limit: LIMIT_MAX, skip: 0, sort: None, projection: None };
+impl SearchOptions {
+    fn read(options: &Map<String, Value>) -> Result<SearchOptions, Failure> {
+        let mut find = SearchOptions { limit: LIMIT_MAX, skip: 0, sort: None, projection: None };
         let whole = |name: &str, value| {
             let refused = || Failure::bad(format!("{name} must be a non-negative integer"));
             options::whole(value).ok_or_else(refused)
@@ -146,10 +147,10 @@ async fn create(
     State(dci): State<Dci>,
     Name(queue): Name,
     params: Params,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let Value::Array(items) = &params.sent else { return Err(Failure::bad(ARRAY)) };
     let queue = found(&dci, &queue).await?;
-    made(&dci, queue, Ask::List(list(items).map_err(Failure::bad)?)).await
+    made(&dci, queue, CreateRequest::List(list(items).map_err(Failure::bad)?)).await
 }
 
 /// The arguments of tasks, which may be empty here.
@@ -160,17 +161,17 @@ pub(super) fn list(items: &[Value]) -> Result<Vec<Document>, String> {
 
 async fn create_from(
     State(dci): State<Dci>,
-    Names(queue, collection): Names,
+    NamePair(queue, collection): NamePair,
     params: Params,
-) -> Result<Answer, Failure> {
+) -> Result<JsonAnswer, Failure> {
     let object = |name| params.get(name).and_then(Value::as_object);
     let task = object("params").or_else(|| object("parameters"));
     let (Some(_), Some(task)) = (object("filter"), task) else {
         return Err(Failure::bad(SOURCE));
     };
     let queue = found(&dci, &queue).await?;
-    let source = ask::source(Some(&json!(collection)), params.get("filter"), task);
-    made(&dci, queue, Ask::Collection(source.map_err(Failure::bad)?)).await
+    let source = create_request::source(Some(&json!(collection)), params.get("filter"), task);
+    made(&dci, queue, CreateRequest::Collection(source.map_err(Failure::bad)?)).await
 }
 
 async fn found(dci: &Dci, queue: &str) -> Result<ObjectId, Failure> {
@@ -178,9 +179,9 @@ async fn found(dci: &Dci, queue: &str) -> Result<ObjectId, Failure> {
     queue.ok_or_else(|| Failure::bad("queue not found"))
 }
 
-async fn made(dci: &Dci, queue: ObjectId, ask: Ask) -> Result<Answer, Failure> {
-    let made = create::make(dci, queue, ask, NewTask::default()).await;
-    create::answer(&made.map_err(Broken::into_failure)?).map(Answer::new)
+async fn made(dci: &Dci, queue: ObjectId, request: CreateRequest) -> Result<JsonAnswer, Failure> {
+    let made = create::create_tasks(dci, queue, request, NewTask::default()).await;
+    create::answer(&made.map_err(CreateFailure::into_failure)?).map(JsonAnswer::new)
 }
 
 #[cfg(test)]
@@ -215,15 +216,16 @@ mod tests {
     #[test]
     fn searches_have_few_options() {
         let read = |value: Value| {
-            Find::read(value.as_object().unwrap()).map_err(|failure| failure.body["error"].clone())
+            SearchOptions::read(value.as_object().unwrap())
+                .map_err(|failure| failure.body["error"].clone())
         };
-        let plain = |limit| Find { limit, skip: 0, sort: None, projection: None };
+        let plain = |limit| SearchOptions { limit, skip: 0, sort: None, projection: None };
         assert_eq!(read(json!({})), Ok(plain(100)));
         assert_eq!(read(json!({ "limit": null })), Ok(plain(100)));
         assert_eq!(read(json!({ "limit": 0 })), Ok(plain(100)));
         assert_eq!(read(json!({ "limit": "7" })), Ok(plain(7)));
         let all = json!({ "skip": 3, "sort": { "_id": -1 }, "projection": { "status": 1 } });
-        let expected = Find {
+        let expected = SearchOptions {
             limit: 100,
             skip: 3,
             sort: Some(doc! { "_id": -1_i64 }),

@@ -7,43 +7,44 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, serialize_to_vec};
 use serde_json::{Value, json};
 
-use super::ask::{self, Ask, Source};
+use super::create_request::{self, CreateRequest, Source};
 use super::list::READ_BATCH;
 use super::{extra, filter, plain};
-use crate::database::{Database, DbError, NewTask, Unmade};
+use crate::database::{Database, DbError, NewTask, PartialInsert};
 use crate::dci::Dci;
-use crate::dci::answer::{Answer, inserted_many};
+use crate::dci::answer::{JsonAnswer, inserted_many};
 use crate::dci::error::Failure;
 use crate::dci::param::Params;
 
-/// Tasks that are written at once.
+/// Tasks per insert.
 const BATCH_TASKS_MAX: usize = 500;
-/// And their size; one task may be larger.
+/// Bytes per insert; a single task may be larger.
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// The arguments of one task: what a document may have, less what a task has beside them.
+/// Maximum size of a task's arguments: a document's limit minus the other fields.
 const PARAMS_BYTES_MAX: usize = 16 * 1024 * 1024 - 64 * 1024;
-/// Ids that an answer to a list of tasks names; the memory for them was asked for with the body.
+/// Ids listed in the answer to a list of tasks; their memory was reserved with the body.
 const IDS_SHOWN_MAX: usize = 100_000;
-/// The same for a collection of any size. All are counted.
+/// The same for a collection of any size. All tasks are counted.
 const IDS_OF_COLLECTION_SHOWN_MAX: usize = 10_000;
 
 const NO_QUEUE: &str = "queue not found";
-/// The name of what was made, in an answer.
+/// The result's name in an answer.
 pub(crate) const RESULT: &str = "MongoDB::InsertManyResult";
 
-pub(crate) async fn create(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
-    // A list alone names no queue.
+pub(crate) async fn create(State(dci): State<Dci>, params: Params) -> Result<JsonAnswer, Failure> {
+    // A bare list names no queue.
     let queue = params.sent.get("queue").filter(|_| params.sent.is_object());
     let queue = queue_id(&dci, queue).await?;
     let queue = queue.ok_or_else(|| Failure::bad(NO_QUEUE))?;
-    let ask = ask::read(params.fields()?).map_err(Failure::bad)?;
+    let request = create_request::read(params.fields()?).map_err(Failure::bad)?;
     let like = extra::read(&params.options, dci.now().await?).map_err(Failure::bad)?;
     known(&dci, &like.after).await?;
-    let made = make(&dci, queue, ask, like).await.map_err(Broken::into_failure)?;
+    let made =
+        create_tasks(&dci, queue, request, like).await.map_err(CreateFailure::into_failure)?;
     answer(&made).map(|value| params.answer(value))
 }
 
-/// The id of a queue that is there, by its id or its name.
+/// The id of an existing queue, given by id or name.
 pub(crate) async fn queue_id(
     dci: &Dci,
     queue: Option<&Value>,
@@ -61,7 +62,7 @@ pub(crate) async fn queue_id(
     Ok(found.and_then(|queue| queue.get_object_id("_id").ok()))
 }
 
-/// A task that waits for one that is not there would wait forever.
+/// Refuses unknown dependencies, for which a task would wait forever.
 async fn known(dci: &Dci, after: &[ObjectId]) -> Result<(), Failure> {
     if after.is_empty() {
         return Ok(());
@@ -73,23 +74,23 @@ async fn known(dci: &Dci, after: &[ObjectId]) -> Result<(), Failure> {
     }
 }
 
-/// What was made.
+/// The created tasks.
 #[derive(Debug, Default)]
-pub(crate) struct Made {
-    /// The first of them.
+pub(crate) struct CreatedTasks {
+    /// The first ids.
     pub(crate) ids: Vec<ObjectId>,
     pub(crate) count: u64,
 }
 
-/// What was made before it could not go on.
+/// The tasks created before a failure.
 #[derive(Debug)]
-pub(crate) struct Broken {
-    pub(crate) made: Made,
+pub(crate) struct CreateFailure {
+    pub(crate) made: CreatedTasks,
     pub(crate) failure: Failure,
 }
 
-impl Broken {
-    /// The refusal, with what was made in spite of it.
+impl CreateFailure {
+    /// The failure, with the tasks created before it.
     pub(crate) fn into_failure(self) -> Failure {
         if self.made.count == 0 {
             return self.failure;
@@ -99,8 +100,8 @@ impl Broken {
     }
 }
 
-/// What the driver would have answered, or that nothing was made.
-pub(crate) fn answer(made: &Made) -> Result<Value, Failure> {
+/// The driver's result, or an error if nothing was created.
+pub(crate) fn answer(made: &CreatedTasks) -> Result<Value, Failure> {
     let mut result = result(made);
     if made.count == 0 {
         return Err(Failure::bad("Unknown error").with(RESULT, result[RESULT].take()));
@@ -108,45 +109,46 @@ pub(crate) fn answer(made: &Made) -> Result<Value, Failure> {
     Ok(result)
 }
 
-fn result(made: &Made) -> Value {
+fn result(made: &CreatedTasks) -> Value {
     let mut result = inserted_many(&made.ids);
     result[RESULT]["inserted_count"] = json!(made.count);
     result
 }
 
-/// Makes tasks that are `like` one in everything but their arguments.
-pub(crate) async fn make(
+/// Creates tasks that equal `like` except for their arguments.
+pub(crate) async fn create_tasks(
     dci: &Dci,
     queue: ObjectId,
-    ask: Ask,
+    request: CreateRequest,
     like: NewTask,
-) -> Result<Made, Broken> {
-    let refused = |error: DbError| Broken { made: Made::default(), failure: error.into() };
+) -> Result<CreatedTasks, CreateFailure> {
+    let refused =
+        |error: DbError| CreateFailure { made: CreatedTasks::default(), failure: error.into() };
     let database = dci.writable().await.map_err(refused)?;
-    let (batch, made) = (Batch::default(), Made::default());
-    let ids_max = match ask {
-        Ask::List(_) => IDS_SHOWN_MAX,
-        Ask::Collection(_) => IDS_OF_COLLECTION_SHOWN_MAX,
+    let (batch, made) = (Batch::default(), CreatedTasks::default());
+    let ids_max = match request {
+        CreateRequest::List(_) => IDS_SHOWN_MAX,
+        CreateRequest::Collection(_) => IDS_OF_COLLECTION_SHOWN_MAX,
     };
-    let mut maker = Maker { dci, database, queue, like, ids_max, batch, made };
-    let worked = match ask {
-        Ask::List(list) => maker.list(list).await,
-        Ask::Collection(source) => maker.collection(source).await,
+    let mut creator = TaskCreator { dci, database, queue, like, ids_max, batch, made };
+    let worked = match request {
+        CreateRequest::List(list) => creator.list(list).await,
+        CreateRequest::Collection(source) => creator.collection(source).await,
     };
     match worked {
-        Ok(()) => Ok(maker.made),
-        Err(failure) => Err(Broken { made: maker.made, failure }),
+        Ok(()) => Ok(creator.made),
+        Err(failure) => Err(CreateFailure { made: creator.made, failure }),
     }
 }
 
-struct Maker<'a> {
+struct TaskCreator<'a> {
     dci: &'a Dci,
     database: &'a Database,
     queue: ObjectId,
     like: NewTask,
     ids_max: usize,
     batch: Batch,
-    made: Made,
+    made: CreatedTasks,
 }
 
 #[derive(Default)]
@@ -155,9 +157,9 @@ struct Batch {
     bytes: usize,
 }
 
-impl Maker<'_> {
+impl TaskCreator<'_> {
     async fn list(&mut self, list: Vec<Document>) -> Result<(), Failure> {
-        // All of them or none, as far as it can be known before.
+        // All or none, as far as this can be checked in advance.
         let sizes = list.iter().map(size).collect::<Result<Vec<_>, _>>()?;
         for (params, bytes) in list.into_iter().zip(sizes) {
             self.add(params, bytes).await?;
@@ -168,7 +170,7 @@ impl Maker<'_> {
     async fn collection(&mut self, source: Source) -> Result<(), Failure> {
         let Source { collection: name, filter, template } = source;
         let allowed = self.dci.config().task_collections.as_deref();
-        if !ask::may_read(allowed, &name) {
+        if !create_request::may_read(allowed, &name) {
             return Err(Failure::bad("collection not allowed").with("collection", name));
         }
         let database = self.dci.database();
@@ -206,13 +208,13 @@ impl Maker<'_> {
         let made = database.tasks_create(self.queue, &batch.tasks, now).await;
         let (ids, failed) = match made {
             Ok(ids) => (ids, None),
-            Err(Unmade { made, error }) => (made, Some(error)),
+            Err(PartialInsert { made, error }) => (made, Some(error)),
         };
         self.made.count += ids.len() as u64;
         let shown = self.made.ids.len();
         self.made.ids.extend(ids.iter().take(self.ids_max - shown));
-        // Who deletes a queue looks for tasks after it is gone, and we look for the queue after
-        // the tasks are there: one of us sees the other.
+        // Deleting a queue checks for tasks after the queue is gone, and we check for the queue
+        // after the tasks exist: one of the two sees the other.
         if database.queue(&self.queue.to_hex()).await?.is_none() {
             database.tasks_take_back(&ids).await?;
             self.made.count -= ids.len() as u64;
@@ -226,7 +228,7 @@ impl Maker<'_> {
     }
 }
 
-/// The stored size of a task's arguments, if there is room for them in a document.
+/// The stored size of a task's arguments, or an error if they do not fit into a document.
 fn size(params: &Document) -> Result<usize, Failure> {
     let bytes = serialize_to_vec(params).map_err(|error| Failure::bad(error.to_string()))?.len();
     if bytes > PARAMS_BYTES_MAX {

@@ -1,11 +1,11 @@
-//! What a request to create tasks asks for, checked before the database is touched.
+//! Parses a request to create tasks, before the database is touched.
 
 use super::{operator, plain, template::Template};
 use mongodb::bson::Document;
 use serde_json::{Map, Value};
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Ask {
+pub(crate) enum CreateRequest {
     /// One task for each of these arguments.
     List(Vec<Document>),
     /// One task for each document of a collection.
@@ -26,9 +26,9 @@ const FILTER: &str = "'filter' must be a JSON object";
 const COLLECTION: &str = "'collection' required and must be a scalar (string)'";
 const INVALID: &str = "invalid parameters passed";
 
-/// Reads the three forms, without `queue`: `{params: [..]}`, `{params: {..}}`, and
-/// `{collection, filter, params: {..}}`. Either name of the arguments is understood.
-pub(crate) fn read(body: &Map<String, Value>) -> Result<Ask, String> {
+/// Reads the three forms, apart from `queue`: `{params: [..]}`, `{params: {..}}`, and `{collection,
+/// filter, params: {..}}`. Both names of the arguments are accepted.
+pub(crate) fn read(body: &Map<String, Value>) -> Result<CreateRequest, String> {
     let mut names: Vec<&str> = body.keys().map(String::as_str).filter(|n| *n != "queue").collect();
     names.sort_unstable();
     let (name, others) = match names.as_slice() {
@@ -40,14 +40,17 @@ pub(crate) fn read(body: &Map<String, Value>) -> Result<Ask, String> {
         (false, Some(Value::Object(one))) => list(std::iter::once(Some(one))),
         (false, Some(Value::Array(many))) => list(many.iter().map(Value::as_object)),
         (true, Some(Value::Object(params))) => {
-            source(body.get("collection"), body.get("filter"), params).map(Ask::Collection)
+            source(body.get("collection"), body.get("filter"), params)
+                .map(CreateRequest::Collection)
         }
         (false, _) => Err(LIST.to_owned()),
         _ => Err(INVALID.to_owned()),
     }
 }
 
-fn list<'a>(items: impl Iterator<Item = Option<&'a Map<String, Value>>>) -> Result<Ask, String> {
+fn list<'a>(
+    items: impl Iterator<Item = Option<&'a Map<String, Value>>>,
+) -> Result<CreateRequest, String> {
     let items: Option<Vec<_>> = items.collect();
     let Some(items) = items.filter(|items| !items.is_empty()) else {
         return Err(LIST.to_owned());
@@ -55,10 +58,10 @@ fn list<'a>(items: impl Iterator<Item = Option<&'a Map<String, Value>>>) -> Resu
     if items.iter().any(|item| item.is_empty()) {
         return Err(LIST_FILLED.to_owned());
     }
-    Ok(Ask::List(items.into_iter().map(plain::document).collect::<Result<_, _>>()?))
+    Ok(CreateRequest::List(items.into_iter().map(plain::document).collect::<Result<_, _>>()?))
 }
 
-/// A collection, what to look for in it, and the arguments for each document found.
+/// A collection, a filter for it, and the arguments for each document found.
 pub(crate) fn source(
     collection: Option<&Value>,
     filter: Option<&Value>,
@@ -72,12 +75,12 @@ pub(crate) fn source(
     Ok(Source { collection, filter: operator::filter(filter)?, template: Template::read(params)? })
 }
 
-/// Collections of Disbatch itself, which hold no work, and whose fields may be secret.
+/// Disbatch's own collections, which hold no work and may contain secrets.
 const OWN: [&str; 8] =
     ["balance", "changelog", "config", "nodes", "queues", "results", "tasks", "reports"];
 
-/// Whether tasks may be made from a collection: from those that the configuration lists, and
-/// without a list from any that is neither Disbatch's own nor the server's.
+/// Whether tasks may be created from a collection: from those that the configuration lists, or
+/// without a list from all except those of Disbatch and of the server.
 pub(crate) fn may_read(allowed: Option<&[String]>, collection: &str) -> bool {
     let servers = collection.starts_with("system.") || collection.contains(['$', '\0']);
     match allowed {
@@ -92,28 +95,28 @@ mod tests {
     use mongodb::bson::doc;
     use serde_json::json;
 
-    fn ask(value: Value) -> Result<Ask, String> {
+    fn read_value(value: Value) -> Result<CreateRequest, String> {
         let Value::Object(object) = value else { panic!("an object") };
         read(&object)
     }
 
     #[test]
     fn one_task_or_a_list() {
-        let one = Ok(Ask::List(vec![doc! { "a": 1 }]));
-        assert_eq!(ask(json!({ "queue": "q", "params": { "a": 1 } })), one);
-        assert_eq!(ask(json!({ "queue": "q", "parameters": { "a": 1 } })), one);
-        assert_eq!(ask(json!({ "queue": "q", "params": [{ "a": 1 }] })), one);
-        let two = ask(json!({ "params": [{ "a": 1 }, { "b": [] }] }));
-        assert_eq!(two, Ok(Ask::List(vec![doc! { "a": 1 }, doc! { "b": [] }])));
+        let one = Ok(CreateRequest::List(vec![doc! { "a": 1 }]));
+        assert_eq!(read_value(json!({ "queue": "q", "params": { "a": 1 } })), one);
+        assert_eq!(read_value(json!({ "queue": "q", "parameters": { "a": 1 } })), one);
+        assert_eq!(read_value(json!({ "queue": "q", "params": [{ "a": 1 }] })), one);
+        let two = read_value(json!({ "params": [{ "a": 1 }, { "b": [] }] }));
+        assert_eq!(two, Ok(CreateRequest::List(vec![doc! { "a": 1 }, doc! { "b": [] }])));
     }
 
     #[test]
     fn a_collection() {
-        let read = ask(json!({
+        let read = read_value(json!({
             "queue": "q", "collection": "users", "filter": { "x": { "$gt": 1 } },
             "params": { "user": "document.name" },
         }));
-        let Ok(Ask::Collection(source)) = read else { panic!("{read:?}") };
+        let Ok(CreateRequest::Collection(source)) = read else { panic!("{read:?}") };
         assert_eq!(source.collection, "users");
         assert_eq!(source.filter, doc! { "x": { "$gt": 1 } });
         assert_eq!(source.template.params(&doc! { "name": "ann" }), doc! { "user": "ann" });
@@ -125,8 +128,9 @@ mod tests {
 
     #[test]
     fn every_mistake_has_its_text() {
-        let check =
-            |value: Value, why: &str| assert_eq!(ask(value.clone()), Err(why.into()), "{value}");
+        let check = |value: Value, why: &str| {
+            assert_eq!(read_value(value.clone()), Err(why.into()), "{value}")
+        };
         check(json!({ "params": [] }), LIST);
         check(json!({ "params": [1] }), LIST);
         check(json!({ "params": [{ "a": 1 }, []] }), LIST);
@@ -151,7 +155,7 @@ mod tests {
         for params in [json!("x"), json!(5), json!(true), json!(null)] {
             for name in ["params", "parameters"] {
                 assert_eq!(
-                    ask(json!({ "queue": "q", name: params })),
+                    read_value(json!({ "queue": "q", name: params })),
                     Err(LIST.into()),
                     "{params}"
                 );

@@ -1,4 +1,4 @@
-//! What Windlass adds to a new task: priority, a time or other tasks to wait for, a time limit and
+//! Our own options of a new task: priority, a time or other tasks to wait for, a time limit and
 //! retries. They are stored in `windlass` in the document, which other programs ignore.
 
 use super::filter;
@@ -7,7 +7,7 @@ use crate::dci::param::is_true;
 use mongodb::bson::{DateTime, oid::ObjectId};
 use serde_json::{Map, Value};
 
-/// A century; more is a mistake.
+/// A century; more is surely an error.
 const SECONDS_MAX: f64 = 3_155_760_000.0;
 /// A week.
 const TIMEOUT_MAX: i64 = 604_800;
@@ -15,7 +15,7 @@ const RETRIES_MAX: i64 = 1_000;
 const PRIORITY_MAX: i32 = 1_000_000;
 pub(crate) const AFTER_MAX: usize = 100;
 
-/// Reads the options of a request into a task without arguments; `now` is the time at the server.
+/// Reads the options of a request into a task without arguments; `now` is the server's time.
 pub(crate) fn read(given: &Map<String, Value>, now: DateTime) -> Result<NewTask, String> {
     let mut task = NewTask::default();
     for (name, value) in given {
@@ -33,13 +33,13 @@ pub(crate) fn read(given: &Map<String, Value>, now: DateTime) -> Result<NewTask,
             _ => return Err(format!("unknown option {name}")),
         }
     }
-    // What is due already need not wait for a node of ours to look at it.
+    // A task that is already due need not wait for a node to release it.
     task.not_before = task.not_before.filter(|time| *time > now);
     Ok(task)
 }
 
-/// There are none below those of tasks without one, because the database sorts a missing field
-/// below every number. So 0 is that of a task without one.
+/// Negative priorities are not possible, because the database sorts a missing field below every
+/// number. So 0 means no priority.
 fn priority(value: &Value) -> Result<Option<i32>, String> {
     let number = bounded(".priority", value, 0, i64::from(PRIORITY_MAX))?;
     Ok(i32::try_from(number).ok().filter(|number| *number > 0))
@@ -68,8 +68,8 @@ fn delay(value: &Value, now: DateTime) -> Result<DateTime, String> {
     Ok(DateTime::from_millis(now.timestamp_millis().saturating_add((seconds * 1000.0) as i64)))
 }
 
-/// A text such as `2016-04-26T17:59:33Z`, or seconds since 1970, or milliseconds when so many
-/// seconds would be beyond the year 2286.
+/// Text such as `2016-04-26T17:59:33Z`, or seconds since 1970, or milliseconds if as seconds it
+/// would be beyond the year 2286.
 fn time(value: &Value) -> Result<DateTime, String> {
     const SECONDS_LAST: f64 = 9_999_999_999.0;
     let epoch = match value {
@@ -87,7 +87,7 @@ fn time(value: &Value) -> Result<DateTime, String> {
     parsed.ok_or(".not_before must be a time such as 2030-01-31T12:00:00Z, or an epoch".to_owned())
 }
 
-/// Ids as a list, or as one text with commas.
+/// Ids as a list, or as text separated by commas.
 fn after(value: &Value) -> Result<Vec<ObjectId>, String> {
     let ids: Vec<Value> = match value {
         Value::Array(values) => values.clone(),

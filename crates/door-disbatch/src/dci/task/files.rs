@@ -1,5 +1,5 @@
-//! Output in files, as the inside of a JSON text. It may be very long, so that it is never in
-//! memory as a whole: a task is written with marks in the place of its files, and cut there.
+//! Writes output files into JSON. A file may be very long, so it is never in memory as a whole: a
+//! task is serialized with marks in place of its files, and split there.
 
 use std::collections::VecDeque;
 
@@ -10,27 +10,27 @@ use super::show::OUTPUT;
 use crate::database::Database;
 use crate::gridfs::{self, LoadError, Reader};
 
-/// Text that is escaped at once; it may become six times as long.
+/// Text escaped at once; it may become six times as long.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A part of a task's JSON.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum JsonPart {
     Text(String),
-    /// What is in this file, escaped.
+    /// The escaped content of this file.
     File(ObjectId),
 }
 
-/// Where a file belongs.
-pub(crate) struct Mark {
-    /// An unpredictable text that JSON does not escape.
+/// The position of a file in the JSON.
+pub(crate) struct FileMark {
+    /// An unpredictable text that needs no escaping in JSON.
     text: String,
     file: ObjectId,
 }
 
-/// Puts marks in the place of files. What is not whole keeps its id: once some of it is sent,
-/// nothing could tell that.
-pub(crate) async fn mark(database: &Database, task: &mut Document) -> Vec<Mark> {
+/// Replaces file ids by marks. Incomplete files keep their id, because once a part is sent an error
+/// could not be reported.
+pub(crate) async fn mark(database: &Database, task: &mut Document) -> Vec<FileMark> {
     let mut marks = Vec::new();
     for name in OUTPUT {
         let Some(Bson::ObjectId(file)) = task.get(name) else { continue };
@@ -39,7 +39,7 @@ pub(crate) async fn mark(database: &Database, task: &mut Document) -> Vec<Mark> 
             Ok(()) => {
                 let text = format!("{:032x}", fastrand::u128(..));
                 task.insert(name, text.as_str());
-                marks.push(Mark { text, file });
+                marks.push(FileMark { text, file });
             }
             Err(error) => {
                 let id = task.get("_id").map(ToString::to_string).unwrap_or_default();
@@ -50,34 +50,37 @@ pub(crate) async fn mark(database: &Database, task: &mut Document) -> Vec<Mark> 
     marks
 }
 
-/// The JSON of a task, cut at its marks.
-pub(crate) fn cut(json: String, marks: &[Mark]) -> VecDeque<Part> {
-    let mut found: Vec<(usize, &Mark)> =
+/// Splits the JSON of a task at its marks.
+pub(crate) fn cut(json: String, marks: &[FileMark]) -> VecDeque<JsonPart> {
+    let mut found: Vec<(usize, &FileMark)> =
         marks.iter().filter_map(|mark| Some((json.find(&mark.text)?, mark))).collect();
     found.sort_unstable_by_key(|(at, _)| *at);
     let (mut parts, mut from) = (VecDeque::new(), 0);
     for (at, mark) in found {
-        parts.push_back(Part::Text(json[from..at].to_owned()));
-        parts.push_back(Part::File(mark.file));
+        parts.push_back(JsonPart::Text(json[from..at].to_owned()));
+        parts.push_back(JsonPart::File(mark.file));
         from = at + mark.text.len();
     }
     let rest = if from == 0 { json } else { json[from..].to_owned() };
-    parts.push_back(Part::Text(rest));
+    parts.push_back(JsonPart::Text(rest));
     parts
 }
 
-/// The text of a file between the quotes of JSON, piece by piece.
-pub(crate) struct Escaped {
+/// The escaped text of a file, piece by piece.
+pub(crate) struct EscapedFile {
     reader: Reader,
     text: String,
-    /// How much of it is written.
+    /// How much of it has been written.
     written: usize,
 }
 
-impl Escaped {
-    pub(crate) async fn open(database: &Database, file: ObjectId) -> Result<Escaped, LoadError> {
+impl EscapedFile {
+    pub(crate) async fn open(
+        database: &Database,
+        file: ObjectId,
+    ) -> Result<EscapedFile, LoadError> {
         let reader = Reader::open(database, file).await?;
-        Ok(Escaped { reader, text: String::new(), written: 0 })
+        Ok(EscapedFile { reader, text: String::new(), written: 0 })
     }
 
     pub(crate) async fn piece(&mut self) -> Result<Option<String>, LoadError> {
@@ -105,20 +108,20 @@ mod tests {
 
     #[test]
     fn json_is_cut_at_its_marks_in_their_order() {
-        let mark = |text: &str| Mark { text: text.to_owned(), file: ObjectId::new() };
-        let text = |text: &str| Part::Text(text.to_owned());
+        let mark = |text: &str| FileMark { text: text.to_owned(), file: ObjectId::new() };
+        let text = |text: &str| JsonPart::Text(text.to_owned());
         let json = r#"{"stderr":"bb","stdout":"aa"}"#.to_owned();
         let marks = [mark("aa"), mark("bb")];
         let expected = [
             text(r#"{"stderr":""#),
-            Part::File(marks[1].file),
+            JsonPart::File(marks[1].file),
             text(r#"","stdout":""#),
-            Part::File(marks[0].file),
+            JsonPart::File(marks[0].file),
             text(r#""}"#),
         ];
         assert_eq!(cut(json.clone(), &marks), expected);
         assert_eq!(cut(json.clone(), &[]), [text(&json)]);
-        // Fields that were not asked for are not shown.
+        // Fields that were not requested are omitted.
         assert_eq!(cut(json.clone(), &[mark("cc")]), [text(&json)]);
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 /// Fields whose values are ids.
 const IDS: [&str; 2] = ["id", "queue"];
 
-/// Every parameter must hold; a list means any of its values.
+/// All parameters must match; a list matches any of its values.
 pub(crate) fn filter(params: &Map<String, Value>) -> Result<Document, String> {
     let mut filter = Document::new();
     for (name, value) in params {
@@ -30,7 +30,7 @@ pub(crate) fn filter(params: &Map<String, Value>) -> Result<Document, String> {
     Ok(filter)
 }
 
-/// What the field may be for this value to match.
+/// The stored values that match.
 fn wanted(name: &str, value: &Value) -> Result<Vec<Bson>, String> {
     if IDS.contains(&name) {
         let id = id(value).map_err(|why| format!("{why} for '{name}'"))?;
@@ -65,12 +65,12 @@ pub(crate) fn id(value: &Value) -> Result<ObjectId, String> {
     id.ok_or_else(|| format!("Bad OID passed: {value}"))
 }
 
-/// The number that a text looks like: sign, digits, fraction, exponent.
+/// Parses text that looks like a number: sign, digits, fraction, exponent.
 pub(crate) fn number_of(text: &str) -> Option<Bson> {
     if let Ok(whole) = text.parse::<i64>() {
         return Some(whole_bson(whole));
     }
-    // The names of infinity and of no number, which the parser knows too, are names to us.
+    // Rust's parser also accepts names for infinity and NaN, which are plain names here.
     let numeric = text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
     text.parse::<f64>().ok().filter(|number| numeric && number.is_finite()).map(Bson::Double)
 }

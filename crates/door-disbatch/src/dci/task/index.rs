@@ -1,16 +1,16 @@
-//! Which fields a search for tasks may name: those that an index finds, from its left end on.
-//! Everything else would read the whole collection.
+//! Which fields a search for tasks may use: those that a prefix of an index covers. Anything else
+//! would read the whole collection.
 
 use mongodb::bson::Document;
 use serde_json::{Map, Value};
 
-/// The fields of one index, in its order; `_id` is called `id`, as in a request.
+/// The fields of one index, in order; `_id` is called `id`, as in a request.
 pub(crate) type Index = Vec<String>;
 
-/// What a node makes sure of at its start, without those that are the beginning of another.
+/// The indexes that a node creates at its start, without prefixes of others.
 const OWN: [&[&str]; 3] = [&["id"], &["node", "status", "queue", "id"], &["queue", "status"]];
 
-/// The indexes of the collection: ours, and those that were added by hand.
+/// The indexes of the collection: ours, and those added by hand.
 pub(crate) fn merge(found: &[Document]) -> Vec<Index> {
     let own = OWN.map(|index| index.iter().map(|field| (*field).to_owned()).collect());
     let found = found.iter().map(|keys| keys.keys().map(|key| named(key)).collect());
@@ -25,7 +25,8 @@ fn named(key: &str) -> String {
     if key == "_id" { "id" } else { key }.to_owned()
 }
 
-/// The names for which no index has all that stands to the left of them among the others.
+/// The names that no index covers. An index covers a name if all fields to its left are parameters,
+/// too.
 pub(crate) fn invalid(params: &Map<String, Value>, indexes: &[Index]) -> Vec<String> {
     let found = |name: &str| {
         indexes.iter().any(|index| match index.iter().position(|field| field == name) {

@@ -1,4 +1,4 @@
-//! Tasks as an answer, written while they are read: however many there are and however long their
+//! Streams tasks as an answer while they are read: however many there are and however long their
 //! output is, only a little of it is in memory.
 
 use std::collections::VecDeque;
@@ -14,44 +14,44 @@ use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocumentBuf};
 use serde_json::Value;
 
-use super::files::{self, Escaped, Part};
-use super::place::Place;
+use super::files::{self, EscapedFile, JsonPart};
 use super::show;
+use super::slot::AnswerSlot;
 use crate::dci::Dci;
 use crate::dci::error::Failure;
-use crate::doc::{Times, json_shown};
+use crate::doc::{DateFormat, json_shown};
 
-/// What is sent at once; one task may be longer.
+/// Bytes per piece; a single task may be longer.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Documents that the database sends at once. Its own bound is a size that is large for memory.
+/// Documents per batch from the database, whose own limit is too large for our memory.
 pub(crate) const READ_BATCH: u32 = 100;
 
-/// What of the output is shown.
+/// Which output to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// As it stands in the task: text, or the id of a file.
+    /// As stored: text, or the id of a file.
     Stored,
-    /// Text of files too.
+    /// Including the text of files.
     Full,
-    /// That there is some.
+    /// Only whether there is any.
     Terse,
-    /// Nothing, as version 3 had it.
+    /// None, as in version 3.
     TerseAlways,
 }
 
-/// How each task is shown.
+/// How to show each task.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct TaskFormat {
     pub(crate) output: Output,
-    pub(crate) times: Times,
-    /// Times twice, as version 3 showed them.
+    pub(crate) times: DateFormat,
+    /// Show times twice, as version 3 did.
     pub(crate) stamped: bool,
     pub(crate) pretty: bool,
 }
 
-impl Shape {
-    async fn parts(&self, dci: &Dci, mut task: Document) -> Result<VecDeque<Part>, Failure> {
+impl TaskFormat {
+    async fn parts(&self, dci: &Dci, mut task: Document) -> Result<VecDeque<JsonPart>, Failure> {
         let mut marks = Vec::new();
         match self.output {
             Output::Stored => {}
@@ -83,75 +83,82 @@ impl Shape {
     }
 }
 
-/// Tasks that were asked for, the first of them looked at already.
-pub(crate) struct Found {
+/// The result of a search; the first task has already been read.
+pub(crate) struct FoundTasks {
     first: Option<Document>,
-    /// `None` if there is one task alone.
+    /// `None` for a single task.
     cursor: Option<Cursor<RawDocumentBuf>>,
-    place: Place,
+    slot: AnswerSlot,
 }
 
-impl Found {
-    pub(crate) async fn ask(dci: &Dci, find: Find<'_, RawDocumentBuf>) -> Result<Found, Failure> {
-        let place = dci.places().take().await?;
+impl FoundTasks {
+    pub(crate) async fn search(
+        dci: &Dci,
+        find: Find<'_, RawDocumentBuf>,
+    ) -> Result<FoundTasks, Failure> {
+        let slot = dci.slots().take().await?;
         let mut cursor = dci.database().ask(find.batch_size(READ_BATCH)).await?;
         let first = dci.database().one(cursor.try_next()).await?;
-        Ok(Found { first, cursor: Some(cursor), place })
+        Ok(FoundTasks { first, cursor: Some(cursor), slot })
     }
 
-    /// At most one.
+    /// Finds at most one task.
     pub(crate) async fn one(
         dci: &Dci,
         find: impl IntoFuture<Output = mongodb::error::Result<Option<RawDocumentBuf>>>,
-    ) -> Result<Found, Failure> {
-        let place = dci.places().take().await?;
-        Ok(Found { first: dci.database().one(find).await?, cursor: None, place })
+    ) -> Result<FoundTasks, Failure> {
+        let slot = dci.slots().take().await?;
+        Ok(FoundTasks { first: dci.database().one(find).await?, cursor: None, slot })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// The first one as a JSON object.
-    pub(crate) async fn into_object(self, dci: &Dci, shape: Shape) -> Result<Response, Failure> {
-        let parts = shape.parts(dci, self.first.unwrap_or_default()).await?;
-        let found = Found { first: None, cursor: None, place: self.place };
-        Ok(Writing { dci: dci.clone(), found, shape, parts, file: None, next: Next::End }
+    /// The first task as a JSON object.
+    pub(crate) async fn into_object(
+        self,
+        dci: &Dci,
+        format: TaskFormat,
+    ) -> Result<Response, Failure> {
+        let parts = format.parts(dci, self.first.unwrap_or_default()).await?;
+        let found = FoundTasks { first: None, cursor: None, slot: self.slot };
+        Ok(ListWriter { dci: dci.clone(), found, format, parts, file: None, next: NextTask::End }
             .response())
     }
 
-    /// All of them as a JSON array.
-    pub(crate) fn into_array(self, dci: &Dci, shape: Shape) -> Response {
-        let (parts, next) = (VecDeque::new(), Next::First);
-        Writing { dci: dci.clone(), found: self, shape, parts, file: None, next }.response()
+    /// All tasks as a JSON array.
+    pub(crate) fn into_array(self, dci: &Dci, format: TaskFormat) -> Response {
+        let (parts, next) = (VecDeque::new(), NextTask::First);
+        ListWriter { dci: dci.clone(), found: self, format, parts, file: None, next }.response()
     }
 }
 
-/// An answer of which some is written.
-struct Writing {
+/// Writes an answer piece by piece.
+struct ListWriter {
     dci: Dci,
-    found: Found,
-    shape: Shape,
-    /// What is left of a task.
-    parts: VecDeque<Part>,
-    /// A file in the middle of it.
-    file: Option<Escaped>,
-    next: Next,
+    found: FoundTasks,
+    format: TaskFormat,
+    /// The rest of the current task.
+    parts: VecDeque<JsonPart>,
+    /// The file being written.
+    file: Option<EscapedFile>,
+    next: NextTask,
 }
 
-/// What comes behind that.
+/// What follows the current task.
 #[derive(Clone, Copy)]
-enum Next {
+enum NextTask {
     First,
     Another,
     End,
 }
 
-impl Writing {
+impl ListWriter {
     fn response(self) -> Response {
-        let pieces = stream::try_unfold(Some(self), |writing| async {
-            match writing {
-                Some(writing) => writing.piece().await.map(Some),
+        let pieces = stream::try_unfold(Some(self), |writer| async {
+            match writer {
+                Some(writer) => writer.piece().await.map(Some),
                 None => Ok(None),
             }
         });
@@ -159,19 +166,19 @@ impl Writing {
         ([(header::CONTENT_TYPE, json)], Body::from_stream(pieces)).into_response()
     }
 
-    /// The next piece, and what is left to write.
-    async fn piece(mut self) -> io::Result<(Bytes, Option<Writing>)> {
+    /// The next piece, and the writer if there is more.
+    async fn piece(mut self) -> io::Result<(Bytes, Option<ListWriter>)> {
         let mut text = String::new();
         while text.len() < PIECE_BYTES {
             match self.step().await? {
                 Some(more) => text.push_str(&more),
-                None => return Ok((self.found.place.keep(text), None)),
+                None => return Ok((self.found.slot.keep(text), None)),
             }
         }
-        Ok((self.found.place.keep(text), Some(self)))
+        Ok((self.found.slot.keep(text), Some(self)))
     }
 
-    /// What is written next; none at the end.
+    /// The next text; `None` at the end.
     async fn step(&mut self) -> io::Result<Option<String>> {
         if let Some(file) = &mut self.file {
             let more = file.piece().await.map_err(broken)?;
@@ -181,31 +188,31 @@ impl Writing {
             return Ok(Some(more.unwrap_or_default()));
         }
         match self.parts.pop_front() {
-            Some(Part::Text(text)) => return Ok(Some(text)),
-            Some(Part::File(file)) => {
-                let file = Escaped::open(self.dci.database(), file).await.map_err(broken)?;
+            Some(JsonPart::Text(text)) => return Ok(Some(text)),
+            Some(JsonPart::File(file)) => {
+                let file = EscapedFile::open(self.dci.database(), file).await.map_err(broken)?;
                 self.file = Some(file);
                 return Ok(Some(String::new()));
             }
             None => {}
         }
         let before = match self.next {
-            Next::First => "[",
-            Next::Another => ",",
-            Next::End => return Ok(None),
+            NextTask::First => "[",
+            NextTask::Another => ",",
+            NextTask::End => return Ok(None),
         };
         let task = match self.found.first.take() {
             Some(first) => Some(first),
             None => self.more().await?,
         };
         let Some(task) = task else {
-            let none = matches!(self.next, Next::First);
-            self.next = Next::End;
+            let none = matches!(self.next, NextTask::First);
+            self.next = NextTask::End;
             return Ok(Some(if none { "[]" } else { "]" }.to_owned()));
         };
-        let parts = self.shape.parts(&self.dci, task).await;
+        let parts = self.format.parts(&self.dci, task).await;
         self.parts = parts.map_err(|failure| broken(&failure.body["error"]))?;
-        self.next = Next::Another;
+        self.next = NextTask::Another;
         Ok(Some(before.to_owned()))
     }
 
@@ -215,7 +222,7 @@ impl Writing {
     }
 }
 
-/// The status is sent already, so that all that is left is to break off where it shows.
+/// The status has already been sent, so all we can do is break off visibly.
 fn broken(error: impl std::fmt::Display) -> io::Error {
     tracing::warn!("tasks were broken off: {error}");
     io::Error::other(error.to_string())

@@ -1,8 +1,8 @@
 //! `/tasks`: searching, showing and creating tasks. Client input is data: only named
 //! operators of a filter reach the database.
 
-pub(super) mod ask;
 pub(super) mod create;
+pub(super) mod create_request;
 mod extra;
 mod files;
 pub(super) mod filter;
@@ -10,10 +10,10 @@ mod index;
 pub(super) mod list;
 pub(super) mod operator;
 pub(super) mod options;
-pub(super) mod place;
 pub(super) mod plain;
 pub(super) mod search;
 mod show;
+pub(super) mod slot;
 mod template;
 
 use super::route::Routes;

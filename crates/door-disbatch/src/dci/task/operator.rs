@@ -1,5 +1,5 @@
-//! A filter that a client wrote: the operators that compare stored values, and no others. What
-//! runs code on the server, computes, or reads other collections is refused by its name.
+//! Checks a client's filter: only operators that compare stored values are allowed. Operators that
+//! run code on the server, compute, or read other collections are refused.
 
 use super::filter::{id, number_bson};
 use mongodb::bson::{Bson, DateTime, Document};
@@ -27,10 +27,10 @@ const ALLOWED: [&str; 19] = [
     "$mod",
     "$regex",
 ];
-/// Letters for `$regex`, which stand beside it.
+/// Options of `$regex`, in a separate field.
 const REGEX_OPTIONS: &str = "$options";
 
-/// The filter for the database, or the reason why it is refused.
+/// The filter for the database, or why it is refused.
 pub(crate) fn filter(object: &Map<String, Value>) -> Result<Document, String> {
     let mut filter = Document::new();
     for (key, value) in object {
@@ -61,7 +61,7 @@ fn condition(value: &Value) -> Result<Bson, String> {
     })
 }
 
-/// Values that JSON has no form for: an id and a date.
+/// Values that JSON cannot express: ids and dates.
 fn special(object: &Map<String, Value>) -> Option<Result<Bson, String>> {
     if object.len() != 1 {
         return None;

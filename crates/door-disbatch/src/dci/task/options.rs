@@ -4,7 +4,7 @@ use mongodb::bson::{Bson, Document};
 use serde_json::{Map, Value};
 
 use crate::dci::error::Failure;
-use crate::dci::param::{Params, Unread, count_of, is_true};
+use crate::dci::param::{Params, UnfoldError, count_of, is_true};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Options {
@@ -16,7 +16,7 @@ pub(crate) struct Options {
     pub(crate) terse: bool,
     pub(crate) full: bool,
     pub(crate) epoch: bool,
-    /// Not set when the request does not say: one task is shown pretty then, a list is not.
+    /// `None` if not requested: a single task is then shown pretty, a list is not.
     pub(crate) pretty: Option<bool>,
 }
 
@@ -27,8 +27,8 @@ impl Options {
     pub(crate) fn of(params: &mut Params) -> Result<Self, Failure> {
         if params.options.get(FIELDS).is_some_and(is_true) {
             params.unfold(FIELDS).map_err(|unread| match unread {
-                Unread::TooMuch(failure) => failure,
-                Unread::NotJson(_) => Failure::bad(FIELDS_FORM),
+                UnfoldError::TooMuch(failure) => failure,
+                UnfoldError::NotJson(_) => Failure::bad(FIELDS_FORM),
             })?;
         }
         Self::read(&params.options).map_err(Failure::bad)
@@ -57,7 +57,7 @@ impl Options {
     }
 }
 
-/// A whole number from 0 on, as a number or as the text of one; nothing at all is 0.
+/// A non-negative integer, as a number or text; a missing value is 0.
 pub(crate) fn whole(value: &Value) -> Option<i64> {
     match value {
         Value::Null => Some(0),
@@ -100,7 +100,7 @@ pub(crate) fn fields(value: &Value) -> Result<Document, String> {
     Ok(fields)
 }
 
-/// The arguments of a task have a name in each dialect, and either may be stored.
+/// Each dialect has its own name for the arguments, and either may be stored.
 fn both(name: &str) -> Vec<String> {
     let (head, rest) = match name.split_once('.') {
         Some((head, rest)) => (head, format!(".{rest}")),

@@ -1,4 +1,4 @@
-//! JSON that is stored as it came: nothing in it means anything to us or to the server.
+//! JSON that is stored unchanged: nothing in it has a special meaning to us or to the server.
 
 use super::filter::number_bson;
 use mongodb::bson::{Bson, Document};
@@ -26,9 +26,9 @@ pub(crate) fn value(value: &Value) -> Result<Bson, String> {
     })
 }
 
-/// The stored form ends a name with a zero byte, so that none may be inside. A name with a dollar
-/// sign in front is an operator to old servers, and another type to some drivers, which then
-/// cannot read the task at all.
+/// In BSON a zero byte ends a name, so names must not contain one. Old servers take a name with a
+/// leading dollar sign for an operator, and some drivers take it for another type and cannot read
+/// the task at all.
 pub(crate) fn name(name: &str) -> Result<(), String> {
     if name.contains('\0') {
         return Err("a name may not contain a zero byte".to_owned());
@@ -39,7 +39,7 @@ pub(crate) fn name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The same for all names in what came from the database.
+/// Checks all names in a document from the database.
 pub(crate) fn check(document: &Document) -> Result<(), String> {
     document.iter().try_for_each(|(key, inner)| {
         name(key)?;

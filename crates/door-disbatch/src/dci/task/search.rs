@@ -1,4 +1,4 @@
-//! `GET /tasks`: tasks by what an index finds, and `GET /tasks/:id`: one of them.
+//! `GET /tasks`: searches tasks by indexed fields, and `GET /tasks/:id`: shows one of them.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use super::filter;
 use super::index::{self, Index};
-use super::list::{Found, Output, Shape};
+use super::list::{FoundTasks, Output, TaskFormat};
 use super::options::Options;
 use crate::database::DbError;
 use crate::dci::Dci;
-use crate::dci::answer::Answer;
+use crate::dci::answer::JsonAnswer;
 use crate::dci::error::Failure;
 use crate::dci::param::Params;
 use crate::dci::path::Name;
-use crate::doc::Times;
+use crate::doc::DateFormat;
 
 const TITLE: &str = "Disbatch Tasks Query";
-/// What a form that is made from the schema should ask for at once.
+/// The limit that forms generated from the schema should use.
 const LIMIT_SUGGESTED: u64 = 100;
 const NOT_INDEXED: &str = "non-indexed params given";
 const EVERYTHING: &str =
@@ -34,7 +34,7 @@ pub(crate) async fn search(
     mut params: Params,
 ) -> Result<Response, Failure> {
     if params.fields()?.is_empty() && params.options.is_empty() {
-        return Ok(Answer::new(schema(&indexes(&dci).await?)).into_response());
+        return Ok(JsonAnswer::new(schema(&indexes(&dci).await?)).into_response());
     }
     let options = Options::of(&mut params)?;
     params.drop_empty();
@@ -66,15 +66,15 @@ pub(crate) async fn search(
     if let Some(fields) = &options.fields {
         find = find.projection(fields.clone());
     }
-    let found = Found::ask(&dci, find).await?;
-    let shape = shape(&options, false);
+    let found = FoundTasks::search(&dci, find).await?;
+    let format = format(&options, false);
     if found.is_empty() {
         return Ok(params.answer(json!({})).into_response());
     }
     if options.limit != 1 {
-        return Ok(found.into_array(&dci, shape));
+        return Ok(found.into_array(&dci, format));
     }
-    found.into_object(&dci, shape).await
+    found.into_object(&dci, format).await
 }
 
 pub(crate) async fn one(
@@ -85,28 +85,28 @@ pub(crate) async fn one(
     let missing = || Failure::not_found(format!("no task with id {id}"));
     let oid = ObjectId::parse_str(&id).map_err(|_| missing())?;
     let options = Options::of(&mut params)?;
-    let found = Found::one(&dci, tasks(&dci).find_one(doc! { "_id": oid })).await?;
+    let found = FoundTasks::one(&dci, tasks(&dci).find_one(doc! { "_id": oid })).await?;
     if found.is_empty() {
         return Err(missing());
     }
-    found.into_object(&dci, shape(&options, true)).await
+    found.into_object(&dci, format(&options, true)).await
 }
 
-fn shape(options: &Options, pretty: bool) -> Shape {
+fn format(options: &Options, pretty: bool) -> TaskFormat {
     let output = match (options.terse, options.full) {
         (true, _) => Output::Terse,
         (false, true) => Output::Full,
         (false, false) => Output::Stored,
     };
-    let times = if options.epoch { Times::Seconds } else { Times::Iso };
-    Shape { output, times, stamped: false, pretty: options.pretty.unwrap_or(pretty) }
+    let times = if options.epoch { DateFormat::Seconds } else { DateFormat::Iso };
+    TaskFormat { output, times, stamped: false, pretty: options.pretty.unwrap_or(pretty) }
 }
 
 pub(crate) fn tasks(dci: &Dci) -> Collection<RawDocumentBuf> {
     dci.database().collection("tasks")
 }
 
-/// The indexes that are there, and those that a node will make.
+/// The existing indexes and those that a node will create.
 async fn indexes(dci: &Dci) -> Result<Vec<Index>, DbError> {
     let listed = async { tasks(dci).list_indexes().await?.try_collect::<Vec<_>>().await };
     match dci.database().ask(listed).await {
@@ -114,13 +114,13 @@ async fn indexes(dci: &Dci) -> Result<Vec<Index>, DbError> {
             let keys: Vec<Document> = found.into_iter().map(|index| index.keys).collect();
             Ok(index::merge(&keys))
         }
-        // A collection that is not there yet has none.
+        // A collection that does not exist has none.
         Err(DbError::Refused(_)) => Ok(index::merge(&[])),
         Err(error) => Err(error),
     }
 }
 
-/// What may be asked for, for pages that make a form from it.
+/// The search parameters, for pages that generate a form from them.
 fn schema(indexes: &[Index]) -> Value {
     let params = indexes.iter().flatten();
     let params =

@@ -7,7 +7,7 @@ const TERSE: &str = "[terse mode]";
 pub(crate) const OUTPUT: [&str; 2] = ["stdout", "stderr"];
 const TIMES: [&str; 2] = ["ctime", "mtime"];
 
-/// Output that is there is not shown; the id of a file is.
+/// Hides existing output; shows the id of a file.
 pub(crate) fn shorten(task: &mut Document) {
     for name in OUTPUT {
         if let Some(Bson::String(text)) = task.get_mut(name)
@@ -18,7 +18,7 @@ pub(crate) fn shorten(task: &mut Document) {
     }
 }
 
-/// As version 3 had it: even output that is not there yet is not shown.
+/// Hides even missing output, as version 3 did.
 pub(crate) fn shorten_all(task: &mut Document) {
     for name in OUTPUT {
         if !matches!(task.get(name), Some(Bson::ObjectId(_))) {
@@ -27,7 +27,7 @@ pub(crate) fn shorten_all(task: &mut Document) {
     }
 }
 
-/// Times as version 3 showed them: seconds, and beside them the same as text.
+/// Shows times as version 3 did: seconds, and the same as text.
 pub(crate) fn stamp(task: &Document, shown: &mut Map<String, Value>) {
     for name in TIMES {
         let seconds = match task.get(name) {
@@ -46,7 +46,7 @@ pub(crate) fn stamp(task: &Document, shown: &mut Map<String, Value>) {
     }
 }
 
-/// `2016-04-26T17:59:33Z`; none for what is no year.
+/// Text such as `2016-04-26T17:59:33Z`; `None` for an invalid year.
 fn text(seconds: i64) -> Option<String> {
     DateTime::from_millis(seconds.checked_mul(1000)?).try_to_rfc3339_string().ok()
 }

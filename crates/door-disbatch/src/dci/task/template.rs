@@ -1,5 +1,5 @@
 //! The arguments of a task from a document of another collection: values that begin with
-//! `document.` are copied from it, all others are taken as they are.
+//! `document.` are copied from it, all others are used unchanged.
 
 use super::plain;
 use mongodb::bson::{Bson, Document};
@@ -9,11 +9,11 @@ const COPIED: &str = "document.";
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Template {
-    params: Vec<(String, Part)>,
+    params: Vec<(String, ParamSource)>,
 }
 
 #[derive(Debug, PartialEq)]
-enum Part {
+enum ParamSource {
     Fixed(Bson),
     /// The path of a field.
     Copied(Vec<String>),
@@ -26,19 +26,19 @@ impl Template {
             plain::name(name)?;
             let copied = value.as_str().and_then(|text| text.strip_prefix(COPIED));
             let part = match copied {
-                Some(field) => Part::Copied(path(field)?),
-                None => Part::Fixed(plain::value(value)?),
+                Some(field) => ParamSource::Copied(path(field)?),
+                None => ParamSource::Fixed(plain::value(value)?),
             };
             parts.push((name.clone(), part));
         }
         Ok(Self { params: parts })
     }
 
-    /// The fields to read: what is copied, or next to nothing.
+    /// The fields to read: those that are copied, or only the id.
     pub(crate) fn projection(&self) -> Document {
         let mut paths: Vec<&[String]> =
             self.params.iter().filter_map(|(_, part)| part.path()).collect();
-        // A server refuses a field together with a part of it, so the whole is enough.
+        // Servers refuse a field together with a part of it; the whole field suffices.
         let all = paths.clone();
         paths.retain(|path| !all.iter().any(|other| other != path && path.starts_with(other)));
         let mut fields = Document::new();
@@ -51,17 +51,17 @@ impl Template {
         fields
     }
 
-    /// The arguments for one document; a field that it does not have is null.
+    /// The arguments for one document; missing fields become null.
     pub(crate) fn params(&self, document: &Document) -> Document {
-        let value = |part: &Part| match part {
-            Part::Fixed(value) => value.clone(),
-            Part::Copied(path) => get(document, path).cloned().unwrap_or(Bson::Null),
+        let value = |part: &ParamSource| match part {
+            ParamSource::Fixed(value) => value.clone(),
+            ParamSource::Copied(path) => get(document, path).cloned().unwrap_or(Bson::Null),
         };
         self.params.iter().map(|(name, part)| (name.clone(), value(part))).collect()
     }
 }
 
-impl Part {
+impl ParamSource {
     fn path(&self) -> Option<&[String]> {
         match self {
             Self::Fixed(_) => None,

@@ -7,26 +7,26 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::den::runs::Runs;
-use crate::task::Why;
+use crate::task::StopReason;
 use windlass_program::Stop;
 
-/// How long the ends of tasks may take to be written when the node stops.
+/// Time limit for writing the ends of tasks when the node stops.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// The same for an immediate stop.
 const HURRY_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// What brings the end nearer, and what it does to the tasks.
+/// The events that lead to the end, and the tasks they affect.
 pub(super) struct Signals<'a> {
     pub(super) stop: &'a Stop,
     pub(super) lost: &'a CancellationToken,
     pub(super) runs: &'a Runs,
-    /// How long tasks may go on when the node is asked to stop.
+    /// How long tasks may continue after the node was asked to stop.
     pub(super) stop_timeout: Duration,
 }
 
 #[derive(Default)]
 pub(super) struct Ending {
-    /// Nothing more is claimed; it is over when nothing runs.
+    /// Nothing more is claimed; the end is reached when nothing runs.
     pub(super) began: bool,
     pub(super) stopped: bool,
     pub(super) hurried: bool,
@@ -36,39 +36,38 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Waits for the next step towards the end, and takes it. True: whatever else is in progress is
-    /// not waited for.
+    /// Waits for the next event and handles it. True: abandon whatever else is in progress.
     pub(super) async fn next(&mut self, signals: &Signals<'_>) -> bool {
         let Signals { stop, lost, runs, stop_timeout } = signals;
         tokio::select! {
             biased;
-            () = stop.now.cancelled(), if !self.hurried => self.hurry(runs),
+            () = stop.now.cancelled(), if !self.hurried => self.shorten(runs),
             () = lost.cancelled(), if !self.lost => {
                 (self.lost, self.began) = (true, true);
-                runs.end_all(Why::Fenced);
+                runs.end_all(StopReason::Fenced);
             }
             () = stop.asked.cancelled(), if !self.stopped => {
                 tracing::info!(running = runs.count(), "stopping");
                 self.stop(*stop_timeout);
-                // A claim that is in progress is soon known, and given back the better for it.
+                // A claim in progress is answered soon and then released properly.
                 return false;
             }
             () = until(self.end_at) => {
                 self.end_at = None;
-                runs.end_all(Why::Stopped);
+                runs.end_all(StopReason::Stopped);
             }
             () = until(self.give_up_at) => {
                 self.give_up_at = None;
                 runs.give_up();
             }
-            // A claim that is asked for has its place, too.
-            () = runs.ended.notified(), if self.began => return runs.places() == 0,
+            // A pending claim occupies a slot, too.
+            () = runs.ended.notified(), if self.began => return runs.slots_used() == 0,
         }
         true
     }
 
-    /// Does something that may be left half done. Nothing: the end could not wait for it.
-    pub(super) async fn beside<T>(
+    /// Runs work that may be abandoned. `None` if the end could not wait for it.
+    pub(super) async fn unless_ending<T>(
         &mut self,
         signals: &Signals<'_>,
         work: impl Future<Output = T>,
@@ -91,15 +90,15 @@ impl Ending {
         self.give_up_at = Some(Instant::now() + time + WRITE_TIME_MAX);
     }
 
-    fn hurry(&mut self, runs: &Runs) {
+    fn shorten(&mut self, runs: &Runs) {
         (self.began, self.stopped, self.hurried) = (true, true, true);
         self.end_at = None;
         self.give_up_at = Some(Instant::now() + HURRY_TIME_MAX);
-        runs.end_all(Why::Stopped);
+        runs.end_all(StopReason::Stopped);
     }
 }
 
-/// Never, when there is no such moment.
+/// Pends forever without a time.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
@@ -128,12 +127,12 @@ mod tests {
             Node { stop: Stop::default(), lost: CancellationToken::new(), runs: Runs::default() }
         }
 
-        /// How long something is waited for that never ends.
+        /// How long a task that never ends is waited for.
         async fn waits(&self, ending: &mut Ending) -> Duration {
             let (stop, lost, runs) = (&self.stop, &self.lost, &self.runs);
             let signals = Signals { stop, lost, runs, stop_timeout: STOP_TIMEOUT };
             let begin = Instant::now();
-            assert_eq!(ending.beside(&signals, pending::<()>()).await, None);
+            assert_eq!(ending.unless_ending(&signals, pending::<()>()).await, None);
             begin.elapsed()
         }
     }
@@ -168,11 +167,11 @@ mod tests {
         assert_eq!(node.waits(&mut ending).await, Duration::ZERO);
     }
 
-    /// Nobody would give back what it makes.
+    /// Its result would never be released.
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_is_asked_for_is_waited_for() {
         let (node, mut ending) = (Node::new(), Ending::default());
-        node.runs.ask("a", ObjectId::new());
+        node.runs.claim_requested("a", ObjectId::new());
         node.stop.asked.cancel();
         node.runs.ended.notify_one();
         assert_eq!(node.waits(&mut ending).await, STOP_TIMEOUT);
@@ -185,6 +184,6 @@ mod tests {
         let (stop, lost, runs) = (&node.stop, &node.lost, &node.runs);
         let signals = Signals { stop, lost, runs, stop_timeout: STOP_TIMEOUT };
         let work = async { tokio::time::sleep(STOP_TIMEOUT / 2).await };
-        assert_eq!(ending.beside(&signals, work).await, Some(()));
+        assert_eq!(ending.unless_ending(&signals, work).await, Some(()));
     }
 }

@@ -23,14 +23,14 @@ use windlass_core::launch::{Fence, Launcher};
 use windlass_program::Stop;
 
 use self::ending::{Ending, Signals};
-use super::entry::{Entrance, Term, idle};
-use super::held::{Held, drop_stray_holds};
+use super::entry::{EntrySettings, Term, idle};
 use super::limit::Increase;
-use super::liveness::Sign;
+use super::liveness::LifeSign;
 use super::log_once::LogOnce;
-use super::orphan::{Watch, bury, holds};
-use super::pass::Left;
+use super::orphan::{NodeWatch, evict, holds};
+use super::pass::EarlierTasks;
 use super::plugins::Programs;
+use super::reconcile::{Reconciler, drop_stray_holds};
 use super::runs::Runs;
 use super::settings::Settings;
 use super::start::Ready;
@@ -38,43 +38,43 @@ use super::tend::tend;
 use super::turn::Turns;
 use super::{Tools, here, hook};
 use crate::config::{Config, Plugin, plugin_file};
-use crate::database::{Clock, Database, DbError, Me};
+use crate::database::{Clock, Database, DbError, NodeBoot};
 use crate::doc::{self, Limit, Queue};
-use crate::task::{Parts, Temp};
+use crate::task::{RunContext, Temp};
 
 const PASS_TIME: Duration = Duration::from_secs(1);
-/// How long the node may take to give back what is left of it.
+/// Time limit for releasing everything at the end.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(5);
 
 pub(super) struct Node {
     settings: Settings,
     launcher: Arc<dyn Launcher>,
     fence: Arc<dyn Fence>,
-    entrance: Entrance,
+    entry_settings: EntrySettings,
     database: Database,
     clock: Clock,
     temp: Arc<Temp>,
-    parts: Arc<Parts>,
+    context: Arc<RunContext>,
     dialect_open: bool,
-    watch: Watch,
+    watch: NodeWatch,
     runs: Runs,
     turns: Turns,
     programs: Programs,
-    held: Held,
+    reconcile: Reconciler,
     logged: LogOnce,
-    /// As the last pass has seen them.
+    /// As of the last pass.
     served: Vec<(Queue, Plugin)>,
     limit: Limit,
-    left: Left,
+    left: EarlierTasks,
     increase: Increase,
     stopping: CancellationToken,
     runs_max: u64,
-    /// The queues that the last pass has seen, for `tend`.
+    /// The queues of the last pass, for `tend`.
     view: watch::Sender<Vec<Queue>>,
 }
 
-/// Why a time under one boot is over.
-enum Over {
+/// Why a term ended.
+enum TermEnd {
     Stopped,
     Lost,
 }
@@ -83,7 +83,7 @@ impl Node {
     pub(super) fn new(config: Config, tools: Tools, ready: Ready) -> Node {
         let Ready { database, for_tasks, clock, dialect_open, temp } = ready;
         let Tools { launcher, fence, version, runs_max } = tools;
-        let entrance = Entrance {
+        let entry_settings = EntrySettings {
             database: database.clone(),
             clock: clock.clone(),
             fence: Arc::clone(&fence),
@@ -92,27 +92,27 @@ impl Node {
             host: here::host(),
             version,
         };
-        let parts = parts(&config, &for_tasks, &clock, &temp, &launcher, &fence);
+        let context = run_context(&config, &for_tasks, &clock, &temp, &launcher, &fence);
         Node {
-            watch: Watch::new(&config),
+            watch: NodeWatch::new(&config),
             increase: Increase::new(config.node_increase, config.queue_increase),
             settings: Settings::new(config),
             launcher,
             fence,
-            entrance,
+            entry_settings,
             database,
             clock,
             temp,
-            parts,
+            context,
             dialect_open,
             runs: Runs::default(),
             turns: Turns::default(),
             programs: Programs::default(),
-            held: Held::default(),
+            reconcile: Reconciler::default(),
             logged: LogOnce::default(),
             served: Vec::new(),
             limit: Limit::At(0),
-            left: Left::default(),
+            left: EarlierTasks::default(),
             stopping: CancellationToken::new(),
             runs_max,
             view: watch::Sender::new(Vec::new()),
@@ -123,8 +123,11 @@ impl Node {
         self.stopping = stop.asked.clone();
         let mark = self.fence.mark().1;
         for boot in 0_u64.. {
-            // The first part stays, because what was started under it carries it.
-            let me = Me { node: self.settings.config.node.clone(), boot: format!("{mark}-{boot}") };
+            // The first part stays the same, because started processes carry it.
+            let me = NodeBoot {
+                node: self.settings.config.node.clone(),
+                boot: format!("{mark}-{boot}"),
+            };
             let quiet = idle(&self.fence);
             let term = tokio::select! {
                 term = self.enter(&me) => Arc::new(term),
@@ -133,7 +136,7 @@ impl Node {
             drop(quiet);
             let (node, dialect) = (&me.node, self.database.dialect().name());
             tracing::info!(node, dialect, boot = me.boot, "the node has entered the network");
-            if let Over::Stopped = self.serve(&term, stop).await? {
+            if let TermEnd::Stopped = self.serve(&term, stop).await? {
                 break;
             }
             self.end_left_by(&mark).await;
@@ -141,36 +144,36 @@ impl Node {
         Ok(())
     }
 
-    /// Waits until the name is free.
-    async fn enter(&mut self, me: &Me) -> Term {
+    /// Waits until the name is free, and takes it.
+    async fn enter(&mut self, me: &NodeBoot) -> Term {
         loop {
             match self.try_enter(me).await {
                 Ok(Some(term)) => {
-                    self.well();
+                    self.log_recovery();
                     return term;
                 }
-                Ok(None) => self.well(),
-                Err(error) => self.complain(&error),
+                Ok(None) => self.log_recovery(),
+                Err(error) => self.log_error(&error),
             }
             sleep(PASS_TIME).await;
         }
     }
 
-    async fn try_enter(&mut self, me: &Me) -> Result<Option<Term>, DbError> {
-        let taken = match self.entrance.enter(me).await? {
+    async fn try_enter(&mut self, me: &NodeBoot) -> Result<Option<Term>, DbError> {
+        let taken = match self.entry_settings.enter(me).await? {
             Ok(term) => return Ok(Some(term)),
             Err(taken) => taken,
         };
-        let seen = self.watch.look(&self.database, &self.clock).await?;
+        let seen = self.watch.observe(&self.database, &self.clock).await?;
         if let Some((boot, beat)) = self.left_behind(&taken).await {
-            bury(&self.database, &me.node, &boot, &beat, self.clock.now()).await?;
+            evict(&self.database, &me.node, &boot, &beat, self.clock.now()).await?;
             return Ok(None);
         }
         if self.logged.is_news("name", &format!("{:?}", doc::at(&taken, "windlass.boot"))) {
             tracing::warn!(
                 node = me.node,
-                "another node has this name; it is waited for until that one leaves, or is silent \
-                 for {} seconds",
+                "another node has this name; waiting until it leaves or has been silent for {} \
+                 seconds",
                 self.settings.config.orphan_after.as_secs_f64()
             );
         }
@@ -178,18 +181,18 @@ impl Node {
         Ok(None)
     }
 
-    /// The boot and the beat of an entry whose node has certainly died on this machine, together
-    /// with its fence. What it left running is ended.
-    async fn left_behind(&self, entry: &Document) -> Option<(String, Sign)> {
+    /// The boot and beat of an entry whose node has certainly died on this machine, together with
+    /// its fence. Kills what it left running.
+    async fn left_behind(&self, entry: &Document) -> Option<(String, LifeSign)> {
         let node = doc::Node::read(entry).ok()?;
-        let here = !self.entrance.host.is_empty() && node.host? == self.entrance.host;
+        let here = !self.entry_settings.host.is_empty() && node.host? == self.entry_settings.host;
         let dead = !here::is_alive(node.pid?) && !node.fence.is_some_and(here::is_alive);
         let boot = node.boot.filter(|_| here && dead)?;
         self.end_left_by(mark_of(&boot)).await;
         Some((boot, Some(doc::at(entry, "windlass.beat").cloned().unwrap_or(Bson::Null))))
     }
 
-    /// Ends marked processes that no task knows any more.
+    /// Kills marked processes that no longer belong to a task.
     async fn end_left_by(&self, mark: &str) {
         let (fence, mark) = (Arc::clone(&self.fence), mark.to_owned());
         if spawn_blocking(move || fence.end_left_by(&mark)).await.is_err() {
@@ -197,13 +200,13 @@ impl Node {
         }
     }
 
-    async fn serve(&mut self, term: &Arc<Term>, stop: &Stop) -> Result<Over, String> {
+    async fn serve(&mut self, term: &Arc<Term>, stop: &Stop) -> Result<TermEnd, String> {
         let _renewing = AbortOnDropHandle::new(tokio::spawn(Arc::clone(term).keep()));
         let tending = tend(self.database.clone(), self.clock.clone(), self.view.subscribe());
         let _tending = AbortOnDropHandle::new(tokio::spawn(tending));
         let mut pass_at = interval(PASS_TIME);
         pass_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Whatever was seen under another boot is long ago.
+        // What the previous boot observed is outdated.
         self.served.clear();
         let runs = self.runs.clone();
         let mut ending = Ending::default();
@@ -215,11 +218,11 @@ impl Node {
             if ending.began {
                 hook = None;
             }
-            // Whatever there is to claim, the node looks after itself and others first.
+            // The regular pass comes first, however large the backlog.
             let fresh = tokio::select! {
                 biased;
                 _ = ending.next(&signals) => continue,
-                said = hook::ended(hook.as_ref()) => match self.heed(hook.take(), said) {
+                result = hook::ended(hook.as_ref()) => match self.hook_ended(hook.take(), result) {
                     Ok(()) => true,
                     Err(why) => {
                         ending.stop(stop_timeout);
@@ -239,30 +242,30 @@ impl Node {
                 }
                 () = runs.ended.notified(), if !ending.began && hook.is_none() => {
                     let claiming = Box::pin(self.claim(term));
-                    if let Some(claimed) = ending.beside(&signals, claiming).await {
+                    if let Some(claimed) = ending.unless_ending(&signals, claiming).await {
                         self.note(claimed);
                     }
                     continue;
                 }
             };
-            ending.beside(&signals, Box::pin(self.pass(term, fresh))).await;
+            ending.unless_ending(&signals, Box::pin(self.pass(term, fresh))).await;
         }
         if ending.lost && !ending.stopped {
-            return Ok(Over::Lost);
+            return Ok(TermEnd::Lost);
         }
         self.leave(term).await;
-        failed.map(|()| Over::Stopped)
+        failed.map(|()| TermEnd::Stopped)
     }
 
-    /// Gives back what is left, and the name. Whatever is not done in time others find.
+    /// Releases everything, then the name. Other nodes find whatever is not done in time.
     async fn leave(&mut self, term: &Term) {
         let database = self.database.clone();
         let leave = async {
             let (clock, runs) = (&self.clock, &self.runs);
             let me = &term.me;
-            // Nothing runs any more: what stands as running could not be written.
-            self.held.compare(&database, clock, me, runs).await?;
-            let compared = self.held.compare(&database, clock, me, runs).await?;
+            // Nothing runs any more: tasks still marked as running could not be written.
+            self.reconcile.compare(&database, clock, me, runs).await?;
+            let compared = self.reconcile.compare(&database, clock, me, runs).await?;
             let holds = holds(&database.queues().await?);
             drop_stray_holds(&database, &holds, me, runs, &compared.standing).await?;
             compared.refused?;
@@ -276,15 +279,15 @@ impl Node {
     }
 }
 
-fn parts(
+fn run_context(
     config: &Config,
     database: &Database,
     clock: &Clock,
     temp: &Arc<Temp>,
     launcher: &Arc<dyn Launcher>,
     fence: &Arc<dyn Fence>,
-) -> Arc<Parts> {
-    Arc::new(Parts {
+) -> Arc<RunContext> {
+    Arc::new(RunContext {
         database: database.clone(),
         launcher: Arc::clone(launcher),
         fence: Some(Arc::clone(fence)),
@@ -296,7 +299,7 @@ fn parts(
     })
 }
 
-/// The mark that everything carries which was started under this boot.
+/// The mark of all processes started under this boot.
 fn mark_of(boot: &str) -> &str {
     boot.split_once('-').map_or(boot, |(mark, _)| mark)
 }

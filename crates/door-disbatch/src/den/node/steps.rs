@@ -1,44 +1,44 @@
 //! The steps of a node in each second.
 
-use super::{Node, parts};
+use super::{Node, run_context};
 use crate::database::{DbError, OPERATION_TIME_MAX};
 use crate::den::entry::Term;
-use crate::den::held::drop_stray_holds;
 use crate::den::hook;
 use crate::den::limit::Increase;
-use crate::den::orphan::Seen;
-use crate::den::pass::{self, Left, More, Pass};
+use crate::den::orphan::Snapshot;
+use crate::den::pass::{self, Backlog, EarlierTasks, Pass};
+use crate::den::reconcile::drop_stray_holds;
 use crate::den::report::report;
 use crate::den::start::write_files;
 use crate::dialect::Dialect;
 use crate::doc::{self, Limit, Queue};
 
 impl Node {
-    /// Everything that is done each second.
+    /// The work of one pass.
     pub(super) async fn pass(&mut self, term: &Term, fresh: bool) {
         match self.steps(term, fresh).await {
-            Ok(()) => self.well(),
+            Ok(()) => self.log_recovery(),
             Err(error) => {
                 // Without known limits nothing may be claimed.
                 self.served.clear();
-                self.complain(&error);
+                self.log_error(&error);
             }
         }
     }
 
-    /// The hook that has to end before anything is claimed, if there is one.
+    /// Starts the hook that must end before anything is claimed, if there is one.
     pub(super) fn start_hook(&self) -> Option<hook::Started> {
         hook::start(self.settings.config.pre_hook.as_ref()?, &*self.launcher, &*self.fence)
     }
 
-    /// What a hook has said. The error says that the node must end.
-    pub(super) fn heed(
+    /// Handles the result of a hook. An error ends the node.
+    pub(super) fn hook_ended(
         &mut self,
         hook: Option<hook::Started>,
-        said: Result<(), String>,
+        result: Result<(), String>,
     ) -> Result<(), String> {
         let Some(hook) = hook.as_ref().map(|started| &started.hook) else { return Ok(()) };
-        match said {
+        match result {
             Ok(()) => {
                 if self.logged.is_over("hook") {
                     tracing::info!(hook = hook.name, "the hook before each pass works again");
@@ -56,13 +56,13 @@ impl Node {
     }
 
     async fn steps(&mut self, term: &Term, fresh: bool) -> Result<(), DbError> {
-        let seen = self.watch.look(&self.database, &self.clock).await?;
+        let seen = self.watch.observe(&self.database, &self.clock).await?;
         self.learn(term, &seen).await?;
         let queues = pass::readable(&seen.queues, self.database.dialect(), &mut self.logged);
         self.update_entry(term, &queues).await?;
         let (database, clock, runs) = (self.database.clone(), self.clock.clone(), &self.runs);
         runs.forget_older(self.settings.config.orphan_after + OPERATION_TIME_MAX);
-        let compared = self.held.compare(&database, &clock, &term.me, runs).await;
+        let compared = self.reconcile.compare(&database, &clock, &term.me, runs).await;
         if let (Ok(compared), Dialect::Released) = (&compared, self.database.dialect()) {
             let (me, standing) = (&term.me, &compared.standing);
             let dropped = drop_stray_holds(&database, &seen.holds, me, runs, standing).await;
@@ -70,7 +70,7 @@ impl Node {
         }
         self.tolerate("its own tasks", compared.and_then(|compared| compared.refused))?;
         let (node, boot) = (term.me.node.as_str(), Some(term.me.boot.as_str()));
-        self.left = Left::look(&database, &seen, &term.me).await?;
+        self.left = EarlierTasks::load(&database, &seen, &term.me).await?;
         let cleared = self.watch.clear(&database, &seen, node, boot, clock.now()).await;
         self.tolerate("orphaned tasks", cleared)?;
         if !fresh {
@@ -88,8 +88,8 @@ impl Node {
         self.claim(term).await
     }
 
-    /// Whether the settings are known: before that nothing may be claimed, because they may
-    /// forbid it.
+    /// Whether the settings are known. Until then nothing may be claimed, because they may forbid
+    /// it.
     async fn reload(&mut self) -> Result<bool, DbError> {
         if self.database.dialect() == Dialect::Released {
             return Ok(true);
@@ -110,16 +110,17 @@ impl Node {
             tracing::warn!("{error}");
         }
         let (launcher, fence) = (&self.launcher, &self.fence);
-        self.parts = parts(config, &self.parts.database, &self.clock, &self.temp, launcher, fence);
+        self.context =
+            run_context(config, &self.context.database, &self.clock, &self.temp, launcher, fence);
     }
 
-    /// What a look says of the database itself.
-    async fn learn(&mut self, term: &Term, seen: &Seen) -> Result<(), DbError> {
+    /// Updates what is known about the database itself.
+    async fn learn(&mut self, term: &Term, seen: &Snapshot) -> Result<(), DbError> {
         let elsewhere = |entry: &doc::Node| {
-            entry.boot.is_some() && entry.host.as_ref() != Some(&self.entrance.host)
+            entry.boot.is_some() && entry.host.as_ref() != Some(&self.entry_settings.host)
         };
         let far = seen.entries.iter().any(elsewhere);
-        term.learn_way(seen.hosts.clone(), seen.vouched, far);
+        term.learn_database_path(seen.hosts.clone(), seen.vouched, far);
         if self.dialect_open {
             let before = self.database.dialect();
             self.dialect_open = !self.database.learn_dialect().await?;
@@ -133,7 +134,7 @@ impl Node {
         Ok(())
     }
 
-    /// Shows that the node lives, and learns its limit.
+    /// Writes the node's life sign and reads its limit.
     async fn update_entry(&mut self, term: &Term, queues: &[Queue]) -> Result<(), DbError> {
         let reports = match self.database.dialect() {
             Dialect::Released => None,
@@ -146,7 +147,7 @@ impl Node {
         };
         let entry = self.database.node_update(&term.me, self.clock.now(), reports).await?;
         let Some(entry) = entry else {
-            term.doubt();
+            term.check_entry();
             self.limit = Limit::At(0);
             return Ok(());
         };
@@ -171,7 +172,7 @@ impl Node {
             database: &self.database,
             clock: &self.clock,
             term,
-            parts: &self.parts,
+            context: &self.context,
             runs: &self.runs,
             limit: self.limit,
             stopping: &self.stopping,
@@ -180,13 +181,13 @@ impl Node {
         };
         let more =
             pass.claim(&self.served, &mut self.turns, &mut self.increase, &mut self.logged).await?;
-        if more == More::Perhaps {
+        if more == Backlog::Perhaps {
             self.runs.ended.notify_one();
         }
         Ok(())
     }
 
-    /// A database that is away ends the pass; one that refuses one thing may do the others.
+    /// An unavailable database ends the pass; a refusal does not.
     fn tolerate(&mut self, what: &str, done: Result<(), DbError>) -> Result<(), DbError> {
         match done {
             Ok(()) => {
@@ -208,12 +209,12 @@ impl Node {
 
     pub(super) fn note(&mut self, done: Result<(), DbError>) {
         if let Err(error) = done {
-            self.complain(&error);
+            self.log_error(&error);
         }
     }
 
-    /// Texts of the same trouble differ, so only its kind makes it news.
-    pub(super) fn complain(&mut self, error: &DbError) {
+    /// Only a new kind of error is logged, because texts of the same problem vary.
+    pub(super) fn log_error(&mut self, error: &DbError) {
         let kind = match error {
             DbError::Away(_) => "away".to_owned(),
             other => other.to_string(),
@@ -223,7 +224,7 @@ impl Node {
         }
     }
 
-    pub(super) fn well(&mut self) {
+    pub(super) fn log_recovery(&mut self) {
         if self.logged.is_over("database") {
             tracing::info!("the database answers again");
         }

@@ -1,5 +1,4 @@
-//! The database of the simulated world: only what one document's change does at once happens at
-//! once.
+//! The simulated database. Only changes of a single document are atomic.
 
 use std::collections::BTreeSet;
 
@@ -27,20 +26,21 @@ pub(super) struct Base {
     pub(super) entries: Vec<Option<(Boot, i64)>>,
     pub(super) tasks: Vec<Task>,
     pub(super) holds: Vec<(u64, Boot)>,
-    /// Grows with everything that may have changed a task or a hold.
+    /// Incremented by every request that may have changed a task or a hold.
     pub(super) changes: u64,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Ask {
+pub(super) enum DatabaseRequest {
     Enter(Boot, Option<Boot>),
     Beat(Boot),
     Look,
-    Bury(usize, Boot, Option<i64>),
+    Evict(usize, Boot, Option<i64>),
     Orphan(usize, Boot),
     Sweep(Boot, BTreeSet<TaskId>, BTreeSet<u64>),
     Foreign,
-    /// Whether the hold is there, and within the limit beside all others and foreign tasks.
+    /// Whether the hold exists and is within the limit, together with all other holds and foreign
+    /// tasks.
     Fits(u64),
     Hold(u64, Boot, u64),
     Claim(Boot),
@@ -51,17 +51,17 @@ pub(super) enum Ask {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Answer {
+pub(super) enum DatabaseAnswer {
     Yes(bool),
     Taken(Boot),
-    Seen(Seen),
+    Snapshot(Snapshot),
     Count(u64),
-    Place(Option<u64>),
+    HoldPosition(Option<u64>),
     Task(Option<TaskId>),
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct Snapshot {
     pub(super) process: i32,
     pub(super) entries: Vec<Option<(Boot, i64)>>,
     pub(super) active: BTreeSet<(TaskId, usize, Boot)>,
@@ -74,117 +74,141 @@ impl Base {
         self.tasks.iter().filter(foreign).count() as u64
     }
 
-    pub(super) fn mine(&mut self, task: TaskId, node: usize, boot: Boot) -> Option<&mut Task> {
+    pub(super) fn owned_task(
+        &mut self,
+        task: TaskId,
+        node: usize,
+        boot: Boot,
+    ) -> Option<&mut Task> {
         Some(&mut self.tasks[task]).filter(|task| task.holder == Holder::Ours(node, boot))
     }
 
-    pub(super) fn answer(&mut self, node: usize, ask: Ask) -> Answer {
+    pub(super) fn answer(&mut self, node: usize, ask: DatabaseRequest) -> DatabaseAnswer {
         self.changes += 1;
         match ask {
-            Ask::Enter(..) | Ask::Beat(_) | Ask::Look | Ask::Bury(..) | Ask::Orphan(..) => {
-                self.answer_about_nodes(node, ask)
-            }
+            DatabaseRequest::Enter(..)
+            | DatabaseRequest::Beat(_)
+            | DatabaseRequest::Look
+            | DatabaseRequest::Evict(..)
+            | DatabaseRequest::Orphan(..) => self.answer_about_nodes(node, ask),
             _ => self.answer_about_tasks(node, ask),
         }
     }
 
-    pub(super) fn answer_about_nodes(&mut self, node: usize, ask: Ask) -> Answer {
+    pub(super) fn answer_about_nodes(
+        &mut self,
+        node: usize,
+        ask: DatabaseRequest,
+    ) -> DatabaseAnswer {
         match ask {
-            Ask::Enter(boot, from) => match self.entries[node] {
-                Some((other, _)) if other != boot && Some(other) != from => Answer::Taken(other),
+            DatabaseRequest::Enter(boot, from) => match self.entries[node] {
+                Some((other, _)) if other != boot && Some(other) != from => {
+                    DatabaseAnswer::Taken(other)
+                }
                 _ => {
                     self.entries[node] = Some((boot, 1));
-                    Answer::Yes(true)
+                    DatabaseAnswer::Yes(true)
                 }
             },
-            Ask::Beat(boot) => {
+            DatabaseRequest::Beat(boot) => {
                 let entry = self.entries[node].as_mut().filter(|entry| entry.0 == boot);
                 let renewed = entry.map(|entry| entry.1 += 1).is_some();
-                Answer::Yes(renewed)
+                DatabaseAnswer::Yes(renewed)
             }
-            Ask::Look => {
+            DatabaseRequest::Look => {
                 let active = self.tasks.iter().enumerate().filter_map(|(id, task)| {
                     match (task.status, task.holder) {
                         (-1 | 0, Holder::Ours(node, boot)) => Some((id, node, boot)),
                         _ => None,
                     }
                 });
-                Answer::Seen(Seen {
+                DatabaseAnswer::Snapshot(Snapshot {
                     process: self.process,
                     entries: self.entries.clone(),
                     active: active.collect(),
                     holds: self.holds.clone(),
                 })
             }
-            Ask::Bury(node, boot, beat) => Answer::Yes(match (self.entries.get(node), beat) {
-                (Some(Some(entry)), Some(beat)) if *entry == (boot, beat) => {
-                    self.entries[node] = None;
-                    true
-                }
-                (Some(Some((stands, _))), _) => *stands != boot,
-                _ => true,
-            }),
-            Ask::Orphan(node, boot) => {
+            DatabaseRequest::Evict(node, boot, beat) => {
+                DatabaseAnswer::Yes(match (self.entries.get(node), beat) {
+                    (Some(Some(entry)), Some(beat)) if *entry == (boot, beat) => {
+                        self.entries[node] = None;
+                        true
+                    }
+                    (Some(Some((stands, _))), _) => *stands != boot,
+                    _ => true,
+                })
+            }
+            DatabaseRequest::Orphan(node, boot) => {
                 for task in &mut self.tasks {
                     if task.holder == Holder::Ours(node, boot) && matches!(task.status, -1 | 0) {
                         task.status = -6;
                     }
                 }
                 self.holds.retain(|(_, holder)| *holder != boot);
-                Answer::Yes(true)
+                DatabaseAnswer::Yes(true)
             }
             _ => unreachable!(),
         }
     }
 
-    pub(super) fn answer_about_tasks(&mut self, node: usize, ask: Ask) -> Answer {
+    pub(super) fn answer_about_tasks(
+        &mut self,
+        node: usize,
+        ask: DatabaseRequest,
+    ) -> DatabaseAnswer {
         match ask {
-            Ask::Sweep(boot, tasks, holds) => {
+            DatabaseRequest::Sweep(boot, tasks, holds) => {
                 for id in tasks {
-                    if let Some(task) = self.mine(id, node, boot).filter(|it| it.status == -1) {
+                    if let Some(task) = self.owned_task(id, node, boot).filter(|it| it.status == -1)
+                    {
                         *task = Task { status: -2, holder: Holder::Nobody };
                     }
                 }
                 self.holds.retain(|(id, _)| !holds.contains(id));
-                Answer::Yes(true)
+                DatabaseAnswer::Yes(true)
             }
-            Ask::Foreign => Answer::Count(self.foreign()),
-            Ask::Fits(id) => {
+            DatabaseRequest::Foreign => DatabaseAnswer::Count(self.foreign()),
+            DatabaseRequest::Fits(id) => {
                 let held = self.holds.iter().any(|(hold, _)| *hold == id);
                 let others = (self.holds.len() as u64).saturating_sub(1) + self.foreign();
-                Answer::Yes(held && Limit::At(THREADS).allows_one_more(others))
+                DatabaseAnswer::Yes(held && Limit::At(THREADS).allows_one_more(others))
             }
-            Ask::Hold(id, boot, place) => {
+            DatabaseRequest::Hold(id, boot, place) => {
                 let free = self.holds.len() as u64 <= place;
                 if free {
                     self.holds.push((id, boot));
                 }
-                Answer::Place(free.then_some(self.holds.len() as u64))
+                DatabaseAnswer::HoldPosition(free.then_some(self.holds.len() as u64))
             }
-            Ask::Claim(boot) => {
+            DatabaseRequest::Claim(boot) => {
                 let free = self.tasks.iter().position(|task| task.status == -2);
                 if let Some(task) = free {
                     self.tasks[task] = Task { status: -1, holder: Holder::Ours(node, boot) };
                 }
-                Answer::Task(free)
+                DatabaseAnswer::Task(free)
             }
-            Ask::Unclaim(task, boot) => {
-                if let Some(task) = self.mine(task, node, boot).filter(|task| task.status == -1) {
+            DatabaseRequest::Unclaim(task, boot) => {
+                if let Some(task) =
+                    self.owned_task(task, node, boot).filter(|task| task.status == -1)
+                {
                     *task = Task { status: -2, holder: Holder::Nobody };
                 }
-                Answer::Yes(true)
+                DatabaseAnswer::Yes(true)
             }
-            Ask::Start(task, boot) => {
-                let task = self.mine(task, node, boot).filter(|it| matches!(it.status, -1 | 0));
-                Answer::Yes(task.map(|task| task.status = 0).is_some())
+            DatabaseRequest::Start(task, boot) => {
+                let task =
+                    self.owned_task(task, node, boot).filter(|it| matches!(it.status, -1 | 0));
+                DatabaseAnswer::Yes(task.map(|task| task.status = 0).is_some())
             }
-            Ask::Finish(task, boot, status) => {
-                let task = self.mine(task, node, boot).filter(|it| matches!(it.status, -1 | 0));
-                Answer::Yes(task.map(|task| task.status = status).is_some())
+            DatabaseRequest::Finish(task, boot, status) => {
+                let task =
+                    self.owned_task(task, node, boot).filter(|it| matches!(it.status, -1 | 0));
+                DatabaseAnswer::Yes(task.map(|task| task.status = status).is_some())
             }
-            Ask::Drop(id, boot) => {
+            DatabaseRequest::Drop(id, boot) => {
                 self.holds.retain(|hold| *hold != (id, boot));
-                Answer::Yes(true)
+                DatabaseAnswer::Yes(true)
             }
             _ => unreachable!(),
         }

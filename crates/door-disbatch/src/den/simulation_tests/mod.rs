@@ -1,6 +1,6 @@
-//! Nodes in a world that pauses, kills, cuts off and delays them, driven by a seed: no living task
-//! is ever orphaned, no limit is passed, and what died is found. The world here is a model; what
-//! decides (liveness, lease, limits) is the code of the node itself.
+//! Simulates nodes that are paused, killed, cut off and delayed, driven by a seed: no running task
+//! is ever orphaned, no limit is exceeded, and dead nodes are found. The environment is a model;
+//! the decisions (liveness, lease, limits) are the node's real code.
 
 mod base;
 
@@ -9,26 +9,26 @@ use std::time::Duration;
 
 use mongodb::bson::Bson;
 
-use self::base::{Answer, Ask, Base, Boot, Holder, Seen, Task, TaskId};
+use self::base::{Base, Boot, DatabaseAnswer, DatabaseRequest, Holder, Snapshot, Task, TaskId};
 use super::lease::Lease;
-use super::liveness::{Liveness, Look, Who};
-use crate::database::last_place;
+use super::liveness::{Liveness, NodeIdentity, Observation};
+use crate::database::last_position;
 
 const STEP_MS: u64 = 100;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const ORPHAN_AFTER: Duration = Duration::from_secs(30);
 const REPLY_WAIT_MS: u64 = 10_000;
-/// A fence may need this long to end what runs.
+/// How long a fence may take to kill what runs.
 const KILL_MS: u64 = 3_000;
 const NODES: usize = 3;
 const THREADS: u64 = 9;
 const TASKS: usize = 300;
 const TROUBLE_MS: u64 = 15 * 60 * 1000;
 const SEEDS: u64 = 24;
-/// The only one of the first 200 in which a claim is answered when its hold is gone already.
+/// The only one of the first 200 seeds in which a claim is answered after its hold is gone.
 const RARE_SEED: u64 = 122;
 
-/// What a node is doing, one request at a time in each.
+/// The concurrent activities of a node, each with one request at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Flow {
     Beat,
@@ -37,10 +37,10 @@ enum Flow {
 }
 
 #[derive(Debug, Clone)]
-enum Doing {
+enum Activity {
     Rest,
     Look { sent: u64 },
-    Bury(Vec<(usize, Boot, Option<i64>)>),
+    Evict(Vec<(usize, Boot, Option<i64>)>),
     Orphan(Vec<(usize, Boot, Option<i64>)>),
     Sweep,
     Foreign,
@@ -71,32 +71,32 @@ struct Node {
     cut_until: u64,
     restart_at: u64,
     boot: Boot,
-    /// Nothing is claimed before the entry is ours, nor behind its loss.
+    /// Nothing is claimed before the entry is ours or after it was lost.
     entered: bool,
     lost: bool,
     take_over: Option<Boot>,
     beat_sent: u64,
     lease: Lease,
     liveness: Liveness,
-    doing: Doing,
+    doing: Activity,
     stray: (BTreeSet<TaskId>, BTreeSet<u64>),
     next_pass: u64,
     next_beat: u64,
     runs: BTreeMap<u64, Run>,
-    /// The request that each flow waits for, and until when.
+    /// The pending request of each flow, and its timeout.
     waits: BTreeMap<Flow, (u64, u64)>,
-    /// The programs that live, and since when the fence wants them dead.
+    /// Live programs. The fence kills them at `kill_at`.
     programs: BTreeMap<TaskId, Boot>,
     kill_at: Option<u64>,
 }
 
-struct Letter {
+struct Message {
     at: u64,
     node: usize,
     flow: Flow,
     number: u64,
     process: i32,
-    ask: Result<Ask, Answer>,
+    ask: Result<DatabaseRequest, DatabaseAnswer>,
 }
 
 struct World {
@@ -105,10 +105,10 @@ struct World {
     base: Base,
     base_back: u64,
     nodes: Vec<Node>,
-    letters: Vec<Letter>,
+    messages: Vec<Message>,
     numbers: u64,
     foreign_until: BTreeMap<TaskId, u64>,
-    /// The change of the base up to which tasks were counted.
+    /// The database change up to which tasks were counted.
     counted: u64,
 }
 
@@ -131,7 +131,7 @@ impl World {
             beat_sent: 0,
             lease: Lease::new(ORPHAN_AFTER, Duration::ZERO),
             liveness: Liveness::new(HEARTBEAT),
-            doing: Doing::Rest,
+            doing: Activity::Rest,
             stray: Default::default(),
             next_pass: 0,
             next_beat: 0,
@@ -150,7 +150,7 @@ impl World {
             holds: Vec::new(),
             changes: 0,
         };
-        let letters = Vec::new();
+        let messages = Vec::new();
         let foreign_until = BTreeMap::new();
         World {
             random,
@@ -158,7 +158,7 @@ impl World {
             base,
             base_back: 0,
             nodes,
-            letters,
+            messages,
             numbers: 0,
             foreign_until,
             counted: 0,
@@ -169,53 +169,53 @@ impl World {
         if self.random.u8(..) < 2 { self.random.u64(0..15_000) } else { self.random.u64(0..300) }
     }
 
-    fn ask(&mut self, node: usize, flow: Flow, ask: Ask) {
+    fn ask(&mut self, node: usize, flow: Flow, ask: DatabaseRequest) {
         self.numbers += 1;
         let number = self.numbers;
         self.nodes[node].waits.insert(flow, (number, self.now + REPLY_WAIT_MS));
         let (at, process) = (self.now + self.delay(), self.base.process);
         if self.base.up {
-            self.letters.push(Letter { at, node, flow, number, process, ask: Ok(ask) });
+            self.messages.push(Message { at, node, flow, number, process, ask: Ok(ask) });
         }
     }
 
-    /// Letters of a connection that is cut wait for its end, or are lost.
+    /// On a cut connection, messages wait until it recovers, or are lost.
     fn carry(&mut self) {
-        let mut rest = std::mem::take(&mut self.letters);
-        rest.sort_by_key(|letter| (letter.at, letter.number));
-        for mut letter in rest {
-            let cut = self.nodes[letter.node].cut_until;
-            if letter.at > self.now {
-                self.letters.push(letter);
-            } else if !self.base.up || letter.process != self.base.process {
+        let mut rest = std::mem::take(&mut self.messages);
+        rest.sort_by_key(|message| (message.at, message.number));
+        for mut message in rest {
+            let cut = self.nodes[message.node].cut_until;
+            if message.at > self.now {
+                self.messages.push(message);
+            } else if !self.base.up || message.process != self.base.process {
             } else if cut > self.now {
-                letter.at = cut + self.random.u64(0..1000);
+                message.at = cut + self.random.u64(0..1000);
                 if self.random.bool() {
-                    self.letters.push(letter);
+                    self.messages.push(message);
                 }
             } else {
-                match letter.ask {
+                match message.ask {
                     Ok(ask) => {
-                        letter.ask = Err(self.base.answer(letter.node, ask));
-                        letter.at = self.now + self.delay();
-                        self.letters.push(letter);
+                        message.ask = Err(self.base.answer(message.node, ask));
+                        message.at = self.now + self.delay();
+                        self.messages.push(message);
                     }
-                    Err(answer) => self.deliver(letter.node, letter.flow, letter.number, answer),
+                    Err(answer) => self.deliver(message.node, message.flow, message.number, answer),
                 }
             }
         }
     }
 
-    fn deliver(&mut self, at: usize, flow: Flow, number: u64, answer: Answer) {
+    fn deliver(&mut self, at: usize, flow: Flow, number: u64, answer: DatabaseAnswer) {
         let node = &mut self.nodes[at];
         if !node.alive || node.waits.get(&flow).is_none_or(|(waits, _)| *waits != number) {
             return;
         }
         if node.paused_until > self.now {
-            // It reads the answer when it runs again.
+            // It reads the answer when it resumes.
             let (until, process) = (node.paused_until, self.base.process);
             let ask = Err(answer);
-            self.letters.push(Letter { at: until, node: at, flow, number, process, ask });
+            self.messages.push(Message { at: until, node: at, flow, number, process, ask });
             return;
         }
         node.waits.remove(&flow);
@@ -226,26 +226,27 @@ impl World {
         }
     }
 
-    fn beaten(&mut self, at: usize, answer: Answer) {
+    fn beaten(&mut self, at: usize, answer: DatabaseAnswer) {
         let now = self.now;
         let node = &mut self.nodes[at];
         let sent = ms(node.beat_sent);
         match answer {
-            Answer::Yes(true) if !node.lost => {
+            DatabaseAnswer::Yes(true) if !node.lost => {
                 node.entered = true;
                 node.lease.renewed(sent);
                 node.next_beat = node.beat_sent + HEARTBEAT.as_millis() as u64;
             }
-            Answer::Yes(_) => {
-                // The entry is not ours any more: end everything, and begin anew.
+            DatabaseAnswer::Yes(_) => {
+                // The entry was lost: end everything and start over.
                 node.lost = true;
                 node.programs.clear();
                 node.next_beat = now + 1000;
             }
-            Answer::Taken(other) => {
-                let silent = node.liveness.silent(&Who::ours(&at.to_string(), &other.to_string()));
+            DatabaseAnswer::Taken(other) => {
+                let silent =
+                    node.liveness.silent(&NodeIdentity::ours(&at.to_string(), &other.to_string()));
                 let dead = silent.is_some_and(|(time, _)| time >= ORPHAN_AFTER);
-                // On one machine it is known whether they live.
+                // On one machine it is known whether they are alive.
                 node.take_over = (dead || node.programs.is_empty()).then_some(other);
                 node.next_beat = now + 1000;
             }
@@ -253,72 +254,72 @@ impl World {
         }
     }
 
-    fn go_on(&mut self, at: usize, answer: Option<Answer>) {
-        let doing = std::mem::replace(&mut self.nodes[at].doing, Doing::Rest);
+    fn go_on(&mut self, at: usize, answer: Option<DatabaseAnswer>) {
+        let doing = std::mem::replace(&mut self.nodes[at].doing, Activity::Rest);
         let boot = self.nodes[at].boot;
         let Some(answer) = answer else {
-            if let Doing::Check { id, .. } | Doing::GiveBack { id } = doing {
+            if let Activity::Check { id, .. } | Activity::GiveBack { id } = doing {
                 self.nodes[at].runs.remove(&id);
             }
             return;
         };
         match (doing, answer) {
-            (Doing::Look { sent }, Answer::Seen(seen)) => {
+            (Activity::Look { sent }, DatabaseAnswer::Snapshot(seen)) => {
                 let dead = self.dead(at, sent, &seen);
                 self.nodes[at].stray = self.stray(at, &seen);
-                self.bury(at, dead);
+                self.evict(at, dead);
             }
-            (Doing::Bury(mut dead), Answer::Yes(buried)) => {
+            (Activity::Evict(mut dead), DatabaseAnswer::Yes(buried)) => {
                 if buried {
                     let (node, boot, _) = dead[0];
-                    self.main(at, Doing::Orphan(dead), Ask::Orphan(node, boot));
+                    self.main(at, Activity::Orphan(dead), DatabaseRequest::Orphan(node, boot));
                 } else {
                     dead.remove(0);
-                    self.bury(at, dead);
+                    self.evict(at, dead);
                 }
             }
-            (Doing::Orphan(mut dead), _) => {
+            (Activity::Orphan(mut dead), _) => {
                 dead.remove(0);
-                self.bury(at, dead);
+                self.evict(at, dead);
             }
-            (Doing::Sweep, _) => self.begin_claim(at),
-            (Doing::Foreign, Answer::Count(foreign)) => {
-                if let Some(place) = last_place(THREADS, foreign) {
+            (Activity::Sweep, _) => self.begin_claim(at),
+            (Activity::Foreign, DatabaseAnswer::Count(foreign)) => {
+                if let Some(place) = last_position(THREADS, foreign) {
                     let id = self.random.u64(..);
-                    self.main(at, Doing::Hold { id }, Ask::Hold(id, boot, place));
+                    self.main(at, Activity::Hold { id }, DatabaseRequest::Hold(id, boot, place));
                 }
             }
-            (Doing::Hold { id }, Answer::Place(Some(_))) => {
-                self.main(at, Doing::Claim { id }, Ask::Claim(boot));
+            (Activity::Hold { id }, DatabaseAnswer::HoldPosition(Some(_))) => {
+                self.main(at, Activity::Claim { id }, DatabaseRequest::Claim(boot));
             }
-            (Doing::Claim { id }, Answer::Task(Some(task))) => {
+            (Activity::Claim { id }, DatabaseAnswer::Task(Some(task))) => {
                 let run = Run { task, boot, stage: Stage::Start };
                 self.nodes[at].runs.insert(id, run);
-                self.main(at, Doing::Check { id, task }, Ask::Fits(id));
+                self.main(at, Activity::Check { id, task }, DatabaseRequest::Fits(id));
             }
-            (Doing::Check { id, task }, Answer::Yes(fits)) => {
+            (Activity::Check { id, task }, DatabaseAnswer::Yes(fits)) => {
                 if !fits {
-                    self.main(at, Doing::GiveBack { id }, Ask::Unclaim(task, boot));
+                    self.main(at, Activity::GiveBack { id }, DatabaseRequest::Unclaim(task, boot));
                 } else {
-                    self.ask(at, Flow::Task(id), Ask::Start(task, boot));
+                    self.ask(at, Flow::Task(id), DatabaseRequest::Start(task, boot));
                     self.begin_claim(at);
                 }
             }
-            (Doing::GiveBack { id }, _) => {
+            (Activity::GiveBack { id }, _) => {
                 self.nodes[at].runs.remove(&id);
             }
             _ => {}
         }
     }
 
-    fn main(&mut self, at: usize, doing: Doing, ask: Ask) {
+    fn main(&mut self, at: usize, doing: Activity, ask: DatabaseRequest) {
         self.nodes[at].doing = doing;
         self.ask(at, Flow::Main, ask);
     }
 
-    fn dead(&mut self, at: usize, sent: u64, seen: &Seen) -> Vec<(usize, Boot, Option<i64>)> {
+    fn dead(&mut self, at: usize, sent: u64, seen: &Snapshot) -> Vec<(usize, Boot, Option<i64>)> {
         let mut signs = BTreeMap::new();
-        // A hold does not say whose it is, and goes behind the tasks of its boot.
+        // A hold does not name its owner's node, so it goes after the tasks of its boot.
         let busy: BTreeSet<Boot> = seen.active.iter().map(|(_, _, boot)| *boot).collect();
         let holds = seen.holds.iter().filter(|(_, boot)| !busy.contains(boot));
         let holds = holds.map(|(_, boot)| (NODES, *boot));
@@ -331,11 +332,12 @@ impl World {
                 signs.remove(&(NODES, *boot));
             }
         }
-        let who = |(node, boot): (usize, Boot)| Who::ours(&node.to_string(), &boot.to_string());
+        let who =
+            |(node, boot): (usize, Boot)| NodeIdentity::ours(&node.to_string(), &boot.to_string());
         let signs: Vec<_> = signs.into_iter().map(|(it, sign)| (who(it), sign)).collect();
         let (sent, received, server) = (ms(sent), ms(self.now), Some(Bson::Int32(seen.process)));
         let node = &mut self.nodes[at];
-        node.liveness.look(Look { sent, received, server, signs });
+        node.liveness.observe(Observation { sent, received, server, signs });
         let silent = node.liveness.silent_for(ORPHAN_AFTER);
         let dead = silent.map(|(who, sign)| {
             let boot = who.boot.as_ref().unwrap().parse().unwrap();
@@ -344,8 +346,8 @@ impl World {
         dead.filter(|(_, boot, _)| *boot != node.boot).collect()
     }
 
-    /// What is there under our boot although we do not know it: an answer was lost.
-    fn stray(&self, at: usize, seen: &Seen) -> (BTreeSet<TaskId>, BTreeSet<u64>) {
+    /// Tasks and holds under our boot that we do not know: an answer was lost.
+    fn stray(&self, at: usize, seen: &Snapshot) -> (BTreeSet<TaskId>, BTreeSet<u64>) {
         let node = &self.nodes[at];
         let known: BTreeSet<TaskId> = node.runs.values().map(|run| run.task).collect();
         let mine = seen.active.iter().filter(|(_, by, boot)| (*by, *boot) == (at, node.boot));
@@ -355,34 +357,34 @@ impl World {
         (tasks.collect(), holds.collect())
     }
 
-    fn bury(&mut self, at: usize, dead: Vec<(usize, Boot, Option<i64>)>) {
+    fn evict(&mut self, at: usize, dead: Vec<(usize, Boot, Option<i64>)>) {
         if let Some((node, boot, beat)) = dead.first().copied() {
-            self.main(at, Doing::Bury(dead), Ask::Bury(node, boot, beat));
+            self.main(at, Activity::Evict(dead), DatabaseRequest::Evict(node, boot, beat));
             return;
         }
         let (tasks, holds) = std::mem::take(&mut self.nodes[at].stray);
-        let sweep = Ask::Sweep(self.nodes[at].boot, tasks, holds);
-        self.main(at, Doing::Sweep, sweep);
+        let sweep = DatabaseRequest::Sweep(self.nodes[at].boot, tasks, holds);
+        self.main(at, Activity::Sweep, sweep);
     }
 
     fn begin_claim(&mut self, at: usize) {
         let node = &self.nodes[at];
         if node.entered && !node.lost && node.lease.is_fresh(ms(self.now)) {
-            self.main(at, Doing::Foreign, Ask::Foreign);
+            self.main(at, Activity::Foreign, DatabaseRequest::Foreign);
         }
     }
 
-    fn task_on(&mut self, at: usize, id: u64, answer: Option<Answer>) {
+    fn task_on(&mut self, at: usize, id: u64, answer: Option<DatabaseAnswer>) {
         let (now, time) = (self.now, self.random.u64(500..90_000));
         let node = &mut self.nodes[at];
         let may = node.lease.is_fresh(ms(now)) && !node.lost;
         let Some(run) = node.runs.get_mut(&id) else { return };
         match (run.stage, answer) {
-            (Stage::Start, Some(Answer::Yes(true))) if may => {
+            (Stage::Start, Some(DatabaseAnswer::Yes(true))) if may => {
                 node.programs.insert(run.task, run.boot);
                 run.stage = Stage::Program { until: now + time };
             }
-            (Stage::Start, Some(Answer::Yes(true))) => run.stage = Stage::Finish(-6),
+            (Stage::Start, Some(DatabaseAnswer::Yes(true))) => run.stage = Stage::Finish(-6),
             (Stage::Start | Stage::Finish(_), Some(_)) => run.stage = Stage::Drop,
             (Stage::Drop, Some(_)) => {
                 node.runs.remove(&id);
@@ -392,14 +394,18 @@ impl World {
         }
         let (run, node) = (run.clone(), at);
         match run.stage {
-            Stage::Start => self.ask(node, Flow::Task(id), Ask::Start(run.task, run.boot)),
-            Stage::Finish(s) => self.ask(node, Flow::Task(id), Ask::Finish(run.task, run.boot, s)),
-            Stage::Drop => self.ask(node, Flow::Task(id), Ask::Drop(id, run.boot)),
+            Stage::Start => {
+                self.ask(node, Flow::Task(id), DatabaseRequest::Start(run.task, run.boot))
+            }
+            Stage::Finish(s) => {
+                self.ask(node, Flow::Task(id), DatabaseRequest::Finish(run.task, run.boot, s))
+            }
+            Stage::Drop => self.ask(node, Flow::Task(id), DatabaseRequest::Drop(id, run.boot)),
             Stage::Program { .. } => {}
         }
     }
 
-    /// What a node does by itself as time goes on.
+    /// Timed actions of a node.
     fn act(&mut self, at: usize) {
         let now = self.now;
         let node = &mut self.nodes[at];
@@ -434,14 +440,14 @@ impl World {
         let node = &mut self.nodes[at];
         if node.next_beat <= now && !node.waits.contains_key(&Flow::Beat) && !node.lost {
             node.beat_sent = now;
-            let enter = Ask::Enter(node.boot, node.take_over);
-            let ask = if node.entered { Ask::Beat(node.boot) } else { enter };
+            let enter = DatabaseRequest::Enter(node.boot, node.take_over);
+            let ask = if node.entered { DatabaseRequest::Beat(node.boot) } else { enter };
             self.ask(at, Flow::Beat, ask);
         }
         let node = &mut self.nodes[at];
         if node.next_pass <= now && !node.waits.contains_key(&Flow::Main) {
             node.next_pass = now + 1000;
-            self.main(at, Doing::Look { sent: now }, Ask::Look);
+            self.main(at, Activity::Look { sent: now }, DatabaseRequest::Look);
         }
     }
 
@@ -469,13 +475,13 @@ impl World {
         (node.boot, node.entered, node.lost, node.take_over) = (boot, false, false, None);
         node.lease = Lease::new(ORPHAN_AFTER, ms(self.now));
         node.liveness = Liveness::new(HEARTBEAT);
-        node.doing = Doing::Rest;
+        node.doing = Activity::Rest;
         node.runs.clear();
         node.waits.clear();
         (node.next_pass, node.next_beat) = (self.now, self.now);
     }
 
-    /// The fence is a process of its own: it sees neither a pause nor a kill of its node.
+    /// The fence is a separate process: a pause or a kill of its node does not affect it.
     fn fence(&mut self, at: usize) {
         let (now, slow) = (self.now, self.random.u64(0..KILL_MS));
         let node = &mut self.nodes[at];
@@ -492,7 +498,7 @@ impl World {
         }
     }
 
-    fn trouble(&mut self) {
+    fn inject_fault(&mut self) {
         let until = self.now + self.random.u64(100..80_000);
         let at = self.random.usize(..NODES);
         let node = &mut self.nodes[at];
@@ -506,7 +512,7 @@ impl World {
         }
     }
 
-    /// Counts and takes at once, so that only we could pass the limit.
+    /// Counts and claims atomically, so that only our nodes could exceed the limit.
     fn foreign_node(&mut self) {
         let now = self.now;
         if !self.base.up || self.random.u8(..) > 5 {
@@ -568,7 +574,7 @@ fn no_living_task_is_orphaned_no_limit_passed_and_nothing_forgotten() {
     for seed in (0..SEEDS).chain([RARE_SEED]) {
         let mut world = World::new(seed);
         while world.now < TROUBLE_MS {
-            world.trouble();
+            world.inject_fault();
             world.step();
             world.check(seed);
         }
