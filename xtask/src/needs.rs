@@ -13,7 +13,7 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("grep", "grep"),
     ("sha256sum", "coreutils"),
     ("mount", "mount"),
-    // It comes with Perl's JSON packages.
+    // Present where Perl has its JSON packages.
     ("json_pp", "perl"),
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),

@@ -30,8 +30,8 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Failure, Outside, client};
+pub use client::{ClientEnv, Failure, client};
 pub use config::{Config, DEFAULT_PATH};
 pub use dci::run as dci;
 pub use den::{Tools, run as den};
-pub use task::{Order, runner as task_runner};
+pub use task::{RunnerArgs, runner as task_runner};

@@ -5,7 +5,7 @@
 //! - `process`: programs that end with the test, also when it fails.
 //! - `port`: ports that no other test has.
 //! - `folder`: a test's own files.
-//! - `http`: a client that sends exactly what it is told.
+//! - `http`: a client that sends exactly the given bytes.
 
 // The output of a process is printed when its test fails.
 #![allow(clippy::print_stderr)]

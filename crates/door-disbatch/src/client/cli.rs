@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, 
 use windlass_program::Secret;
 
 use super::{
-    Command, Failure, Leftover, Login, OutputFormat, Outside, Target, TaskQuery, Trust, Variable,
+    ClientEnv, Command, Failure, Leftover, Login, OutputFormat, Target, TaskQuery, Trust, Variable,
 };
 use crate::config::{DEFAULT_PATH, ServerTls};
 
@@ -249,21 +249,21 @@ pub(super) struct ParsedArgs {
 pub(super) fn parse(
     called: &'static str,
     words: &[String],
-    outside: &Outside<'_>,
+    env: &ClientEnv<'_>,
 ) -> Result<ParsedArgs, Failure> {
     let line = std::iter::once(OsString::from(called)).chain(words.iter().map(OsString::from));
-    let matches = spec(called, outside.version).try_get_matches_from(line);
+    let matches = spec(called, env.version).try_get_matches_from(line);
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|answer| {
         // A closed output is not a failure.
         let _ = answer.print();
-        Failure::Told(u8::try_from(answer.exit_code()).unwrap_or(u8::MAX))
+        Failure::Printed(u8::try_from(answer.exit_code()).unwrap_or(u8::MAX))
     })?;
-    let form = match (cli.json, outside.is_terminal) {
+    let form = match (cli.json, env.is_terminal) {
         (true, _) => OutputFormat::Json,
         (false, true) => OutputFormat::Plain,
         (false, false) => OutputFormat::Piped,
     };
-    let target = target(cli.server, outside.variable)?;
+    let target = target(cli.server, env.variable)?;
     let command = command(cli.command, cli.early)?;
     Ok(ParsedArgs { target, command, form })
 }
@@ -407,7 +407,7 @@ mod tests {
 
     fn read(line: &[&str]) -> Result<(Target, Command), Failure> {
         let cli = Cli::try_parse_from(std::iter::once(&NAME).chain(line))
-            .map_err(|answer| Failure::Told(u8::try_from(answer.exit_code()).unwrap()))?;
+            .map_err(|answer| Failure::Printed(u8::try_from(answer.exit_code()).unwrap()))?;
         Ok((target(cli.server, &|_| None)?, command(cli.command, cli.early)?))
     }
 

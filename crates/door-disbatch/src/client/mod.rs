@@ -116,14 +116,14 @@ pub enum Failure {
     Failed(String),
     /// Help or an error that has already been printed; with the exit code.
     #[error("exit code {0}")]
-    Told(u8),
+    Printed(u8),
 }
 
 /// The value of an environment variable.
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The client's view of its process.
-pub struct Outside<'a> {
+pub struct ClientEnv<'a> {
     /// The program's version.
     pub version: &'static str,
     pub variable: Variable<'a>,
@@ -135,9 +135,9 @@ pub struct Outside<'a> {
 pub async fn client(
     called: &'static str,
     words: &[String],
-    outside: &Outside<'_>,
+    env: &ClientEnv<'_>,
 ) -> Result<String, Failure> {
-    let ParsedArgs { target, command, form } = cli::parse(called, words, outside)?;
+    let ParsedArgs { target, command, form } = cli::parse(called, words, env)?;
     run(&target, &command, form).await
 }
 

@@ -119,7 +119,7 @@ impl Database {
     /// Writes our own life sign. False: the name is no longer ours.
     pub(crate) async fn node_beat(&self, me: &NodeBoot) -> Result<bool, DbError> {
         let mut grows = own_entry(me);
-        grows.insert("windlass.beat", increment_beat());
+        grows.insert("windlass.beat", growing_beat());
         let beat = doc! { "$inc": { "windlass.beat": 1_i64 } };
         match self.ask(self.nodes_collection().update_one(grows, beat)).await {
             Ok(result) if result.matched_count == 1 => return Ok(true),
@@ -183,17 +183,17 @@ impl Database {
     }
 }
 
-/// Increments the beat, so that it is seen to change.
-fn increment_beat() -> Document {
+/// Matches a beat that can be incremented and is seen to change by it.
+fn growing_beat() -> Document {
     doc! { "$gte": 0, "$lt": BEAT_MAX }
 }
 
-/// Matches the observed beat of any type. The server does not compare two types with themselves; a
-/// living node replaces those.
+/// Matches the observed beat, of any type. Undefined and NaN cannot be compared; a living node
+/// replaces them.
 fn unchanged_beat(beat: &Bson) -> Document {
     match beat {
-        Bson::Undefined => doc! { "$not": increment_beat() },
-        Bson::Double(number) if number.is_nan() => doc! { "$not": increment_beat() },
+        Bson::Undefined => doc! { "$not": growing_beat() },
+        Bson::Double(number) if number.is_nan() => doc! { "$not": growing_beat() },
         other => doc! { "$eq": other },
     }
 }

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::database::{Clock, Database, DbError, Owner};
 use crate::doc::{Hold, Node, at};
 
-/// Foreign nodes start claimed tasks almost at once, so older claims are lost.
+/// Foreign nodes start claimed tasks almost at once, so older claims count as lost.
 const CLAIMED_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 const PORT: u16 = 27017;
 
@@ -52,11 +52,11 @@ impl NodeWatch {
         database: &Database,
         clock: &Clock,
     ) -> Result<Snapshot, DbError> {
-        let seen = self.try_observe(database, clock).await;
-        if seen.is_err() {
+        let snapshot = self.try_observe(database, clock).await;
+        if snapshot.is_err() {
             self.liveness.observation_failed();
         }
-        seen
+        snapshot
     }
 
     async fn try_observe(
@@ -91,11 +91,11 @@ impl NodeWatch {
         Ok(Snapshot { entries, queues, hosts, vouched, holds, owners })
     }
 
-    /// Orphans the tasks of dead nodes. `me` is this node's own boot, if it has one.
+    /// Orphans the tasks of dead nodes. `node` and `boot` are this node's own.
     pub(super) async fn clear(
         &self,
         database: &Database,
-        seen: &Snapshot,
+        snapshot: &Snapshot,
         node: &str,
         boot: Option<&str>,
         now: DateTime,
@@ -106,23 +106,23 @@ impl NodeWatch {
                 continue;
             };
             let cleared = if who.node.is_empty() {
-                drop_holds(database, seen, dead).await
-            } else if self.is_dead(who, seen) {
+                drop_holds(database, snapshot, dead).await
+            } else if self.is_dead(who, snapshot) {
                 evict(database, &who.node, dead, beat, now).await
             } else {
                 Ok(())
             };
             refusals.skip_refused(cleared)?;
         }
-        for owner in seen.owners.iter().filter(|owner| owner.boot.is_none()) {
+        for owner in snapshot.owners.iter().filter(|owner| owner.boot.is_none()) {
             refusals.skip_refused(self.clear_foreign(database, owner, node, now).await)?;
         }
         refusals.into_result()
     }
 
     /// A node may have configured a longer time than ours.
-    fn is_dead(&self, who: &NodeIdentity, seen: &Snapshot) -> bool {
-        let entry = seen.entries.iter().find(|entry| entry.name == who.node);
+    fn is_dead(&self, who: &NodeIdentity, snapshot: &Snapshot) -> bool {
+        let entry = snapshot.entries.iter().find(|entry| entry.name == who.node);
         let asked = entry.filter(|entry| entry.boot == who.boot).and_then(|it| it.orphan_after);
         let time = asked.unwrap_or_default().max(self.orphan_after);
         self.liveness.silent(who).is_some_and(|(silent, _)| silent >= time)
@@ -180,8 +180,8 @@ fn log_orphaned(node: &str, tasks: u64, what: &str) {
 
 /// Drops the holds of a boot that has neither an entry nor a task: they were written after its
 /// death.
-async fn drop_holds(database: &Database, seen: &Snapshot, boot: &str) -> Result<(), DbError> {
-    for (queue, hold) in seen.holds.iter().filter(|(_, hold)| hold.boot == boot) {
+async fn drop_holds(database: &Database, snapshot: &Snapshot, boot: &str) -> Result<(), DbError> {
+    for (queue, hold) in snapshot.holds.iter().filter(|(_, hold)| hold.boot == boot) {
         if let Bson::ObjectId(queue) = queue {
             database.hold_drop(*queue, &hold.id).await?;
         }

@@ -40,7 +40,7 @@ pub(super) struct Pass<'a> {
     pub(super) stopping: &'a CancellationToken,
     /// Maximum number of tasks on this machine.
     pub(super) runs_max: u64,
-    pub(super) left: &'a EarlierTasks,
+    pub(super) earlier_tasks: &'a EarlierTasks,
 }
 
 /// Tasks still running under this node's name that belong to foreign nodes or earlier starts. They
@@ -54,13 +54,13 @@ pub(super) struct EarlierTasks {
 impl EarlierTasks {
     pub(super) async fn load(
         database: &Database,
-        seen: &Snapshot,
+        snapshot: &Snapshot,
         me: &NodeBoot,
     ) -> Result<EarlierTasks, DbError> {
         let other = |owner: &&Owner| {
             owner.node == me.node && owner.boot.as_deref() != Some(me.boot.as_str())
         };
-        let others = seen.owners.iter().filter(other);
+        let others = snapshot.owners.iter().filter(other);
         let count = others.map(|owner| owner.claimed + owner.running).sum();
         match count {
             0 => Ok(EarlierTasks::default()),
@@ -89,8 +89,8 @@ impl Pass<'_> {
         let (begin, mut claims) = (Instant::now(), 0);
         while !open.is_empty() {
             let mut still = Vec::new();
-            for place in open {
-                let (queue, plugin) = &queues[place];
+            for index in open {
+                let (queue, plugin) = &queues[index];
                 if !self.node_has_room(increase) {
                     return Ok(Backlog::No);
                 }
@@ -101,7 +101,7 @@ impl Pass<'_> {
                 if taken_or_logged(queue, taken, logged)? {
                     turns.served(queue.id);
                     increase.record_claim(queue.id);
-                    still.push(place);
+                    still.push(index);
                     claims += 1;
                 }
                 if claims >= CLAIMS_MAX || begin.elapsed() >= GO_TIME_MAX {
@@ -115,7 +115,7 @@ impl Pass<'_> {
     }
 
     fn node_has_room(&self, increase: &Increase) -> bool {
-        let slots_used = self.runs.slots_used() + self.left.count;
+        let slots_used = self.runs.slots_used() + self.earlier_tasks.count;
         let room =
             slots_used < self.runs_max.min(RUNS_MAX) && self.limit.allows_one_more(slots_used);
         let may = self.term.may_start() && !self.stopping.is_cancelled();
@@ -124,11 +124,11 @@ impl Pass<'_> {
 
     /// In the released dialect, a queue's limit holds across all nodes and is shared by holds.
     fn queue_has_room(&self, queue: &Queue, increase: &Increase) -> bool {
-        let left = match self.database.dialect() {
-            Dialect::Seed => self.left.by_queue.get(&queue.id).copied().unwrap_or(0),
+        let earlier = match self.database.dialect() {
+            Dialect::Seed => self.earlier_tasks.by_queue.get(&queue.id).copied().unwrap_or(0),
             Dialect::Released => 0,
         };
-        let here = self.runs.slots_used_by(queue.id) + left;
+        let here = self.runs.slots_used_by(queue.id) + earlier;
         increase.has_room(queue.id) && queue.limit.allows_one_more(here)
     }
 
@@ -217,8 +217,8 @@ pub(super) fn readable(
                 }
                 queues.push(queue);
             }
-            Err(odd) => {
-                let text = odd.to_string();
+            Err(invalid) => {
+                let text = invalid.to_string();
                 if logged.is_news(&subject, &text) {
                     tracing::warn!(queue = id, "skipping a queue: {text}");
                 }

@@ -37,15 +37,15 @@ impl Reconciler {
     ) -> Result<Differences, DbError> {
         let mut standing = HashSet::new();
         let mut refusals = Refusals::default();
-        for reconcile in database.claimed_by(me).await? {
-            let (run, token) = (&reconcile.run, &reconcile.run.token);
+        for held in database.claimed_by(me).await? {
+            let (run, token) = (&held.run, &held.run.token);
             if runs.knows(token) {
-                if reconcile.cancel {
+                if held.cancel {
                     runs.end(token, StopReason::Cancelled);
                 }
                 continue;
             }
-            let gone = if reconcile.status == CLAIMED {
+            let gone = if held.status == CLAIMED {
                 tracing::info!(task = %run.id, "claimed without a confirmation; released");
                 runs::give_back(database, clock, run, me).await.map(|()| true)
             } else if self.strange.contains(token) {

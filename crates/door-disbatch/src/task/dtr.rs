@@ -10,8 +10,8 @@ use mongodb::bson::{Bson, Document};
 use windlass_core::launch::Launcher;
 use windlass_program::Stop;
 
+use super::args::RunnerArgs;
 use super::end_signal::{EndSignal, end_signal};
-use super::order::Order;
 use super::outcome::StopReason;
 use super::run::{RunContext, RunEnd, run_started};
 use super::temp::Temp;
@@ -27,7 +27,7 @@ const NARROWED: [&str; 2] = ["-task_runner", "-strict"];
 /// Runs the task to its end. On an error it was not, or not completely, handled.
 pub async fn runner(
     config: &Config,
-    order: &Order,
+    args: &RunnerArgs,
     launcher: Arc<dyn Launcher>,
     stop: Stop,
 ) -> Result<(), String> {
@@ -36,22 +36,22 @@ pub async fn runner(
     let clock = Clock::system();
     clock.learn(database.server_time().await.map_err(text)?);
     database.learn_dialect().await.map_err(text)?;
-    let claim = Claim::Runner { node: config.node.clone(), id: order.task };
-    let task = database.task(order.task).await.map_err(text)?;
-    let wanted = if order.handoff { status::RUNNING } else { status::CLAIMED };
+    let claim = Claim::Runner { node: config.node.clone(), id: args.task };
+    let task = database.task(args.task).await.map_err(text)?;
+    let wanted = if args.handoff { status::RUNNING } else { status::CLAIMED };
     let task = task
         .filter(|task| has_claimed(task, &config.node, wanted))
-        .ok_or_else(|| not_claimed(order, config))?;
+        .ok_or_else(|| not_claimed(args, config))?;
     let end_signal = end_of(stop);
     let unanswered =
-        |GaveUp| format!("task {} was not started: the database is unavailable", order.task);
-    let look = || plugin_of(config, order, &database, &task);
+        |GaveUp| format!("task {} was not started: the database is unavailable", args.task);
+    let look = || plugin_of(config, args, &database, &task);
     let plugin = until_back(&end_signal, look).await.map_err(unanswered)?.map_err(text)?;
     if let Ok(Plugin { name, program, .. }) = &plugin
         && !program.is_absolute()
     {
         // Another runner of this node may have it.
-        let id = order.task;
+        let id = args.task;
         return Err(format!(
             "task {id} is left as it is: plugin {name} has no program in the configuration"
         ));
@@ -60,32 +60,32 @@ pub async fn runner(
     let temp = temp.map_err(|error| {
         format!("cannot create temporary files in {}: {error}", config.temp_dir.display())
     })?;
-    if !order.handoff {
+    if !args.handoff {
         let now = clock.now();
         let start = || database.claim_start(&claim, now);
         let started = until_back(&end_signal, start).await.map_err(unanswered)?.map_err(text)?;
         if !started {
-            return Err(not_claimed(order, config));
+            return Err(not_claimed(args, config));
         }
     }
-    tracing::info!(task = %order.task, "task started");
+    tracing::info!(task = %args.task, "task started");
     let context = RunContext {
         database,
         launcher,
         fence: None,
         clock,
         temp: Arc::new(temp),
-        gfs: order.gfs,
-        quiet: order.quiet,
+        gfs: args.gfs,
+        quiet: args.quiet,
         plugin_config: plugin_config(config),
     };
     let running = run_started(&context, &claim, &task, plugin, end_signal);
     match running.await {
         RunEnd::Ended(_) | RunEnd::Again => Ok(()),
         RunEnd::NotStarted | RunEnd::Lost => {
-            Err(format!("task {} was taken away while it ran", order.task))
+            Err(format!("task {} was taken away while it ran", args.task))
         }
-        RunEnd::Unwritten => Err(format!("cannot write the end of task {}", order.task)),
+        RunEnd::Unwritten => Err(format!("cannot write the end of task {}", args.task)),
     }
 }
 
@@ -95,8 +95,8 @@ fn has_claimed(task: &Document, node: &str, status: i32) -> bool {
     is_at && !is_ours && task.get("node").and_then(Bson::as_str) == Some(node)
 }
 
-fn not_claimed(order: &Order, config: &Config) -> String {
-    format!("could not find task {} claimed by node {} to set status 0", order.task, config.node)
+fn not_claimed(args: &RunnerArgs, config: &Config) -> String {
+    format!("could not find task {} claimed by node {} to set status 0", args.task, config.node)
 }
 
 /// Forwards the request to stop while the task runs.
@@ -114,12 +114,12 @@ fn end_of(stop: Stop) -> EndSignal {
 /// The plugin of the task's queue, or why there is none. The outer error comes from the database.
 async fn plugin_of(
     config: &Config,
-    order: &Order,
+    args: &RunnerArgs,
     database: &Database,
     task: &Document,
 ) -> Result<Result<Plugin, String>, DbError> {
-    let id = order.task;
-    let name = match (&order.plugin, task.get("queue")) {
+    let id = args.task;
+    let name = match (&args.plugin, task.get("queue")) {
         (Some(name), _) => Ok(name.clone()),
         (None, Some(Bson::ObjectId(queue))) => match database.queue(&queue.to_hex()).await? {
             Some(found) => Queue::read(&found, database.dialect())

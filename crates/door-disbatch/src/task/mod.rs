@@ -9,21 +9,21 @@
 //! | `outcome` | what the exit means: the rules and all messages |
 //! | `write` | writing the end to the database, with retries |
 //! | `end_signal` | ending it from outside |
-//! | `dtr`, `order` | the stand-alone task runner, and its command line |
+//! | `dtr`, `args` | the stand-alone task runner, and its command line |
 
+mod args;
 mod dtr;
 mod end_signal;
 mod handover;
-mod order;
 mod outcome;
 mod response;
 mod run;
 mod temp;
 mod write;
 
+pub use self::args::RunnerArgs;
 pub use self::dtr::runner;
 pub(crate) use self::end_signal::{EndHandle, end_signal};
-pub use self::order::Order;
 pub(crate) use self::outcome::StopReason;
 pub(crate) use self::run::{RunContext, RunEnd, TaskToRun, run};
 pub(crate) use self::temp::Temp;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, Gfs};
 use crate::database::Database;
-use crate::task::{Order, runner};
+use crate::task::{RunnerArgs, runner};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use serde_json::json;
@@ -79,7 +79,7 @@ impl World {
             "plugins": { plugin: { "type": "nomongo" }, "Some::Plugin": null },
         });
         let (config, _) = Config::parse(&config.to_string(), &self.path("config")).unwrap();
-        let order = Order {
+        let args = RunnerArgs {
             config: self.path("config"),
             task: self.task,
             plugin: None,
@@ -89,7 +89,7 @@ impl World {
         };
         let launcher = Arc::new(CommandLauncher::new().unwrap());
         let stop = Stop::default();
-        in_time("the runner ends", runner(&config, &order, launcher, stop)).await
+        in_time("the runner ends", runner(&config, &args, launcher, stop)).await
     }
 
     async fn read(&self) -> Document {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use windlass_door_disbatch::{Failure, Outside, client};
+use windlass_door_disbatch::{ClientEnv, Failure, client};
 
 use crate::client::http::install_tls;
 use crate::{Usage, output};
@@ -31,14 +31,14 @@ pub(crate) fn run(called: &'static str, words: &[String]) -> anyhow::Result<Exit
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the async runtime")?;
     let variable = |name: &str| std::env::var(name).ok();
-    let outside = Outside {
+    let env = ClientEnv {
         version: env!("CARGO_PKG_VERSION"),
         variable: &variable,
         is_terminal: io::stdout().is_terminal(),
     };
-    match runtime.block_on(client(called, words, &outside)) {
+    match runtime.block_on(client(called, words, &env)) {
         Ok(text) => output::print(&text)?,
-        Err(Failure::Told(code)) => return Ok(ExitCode::from(code)),
+        Err(Failure::Printed(code)) => return Ok(ExitCode::from(code)),
         Err(Failure::Usage(why)) => bail!(Usage(why)),
         Err(Failure::Failed(why)) => bail!(why),
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use windlass_door_disbatch::{Order, task_runner};
+use windlass_door_disbatch::{RunnerArgs, task_runner};
 use windlass_runner::CommandLauncher;
 
 use super::{live, read};
@@ -22,11 +22,11 @@ pub(crate) fn arguments_of(line: &[String]) -> Option<&[String]> {
 /// `name` is how it was called. Nodes only check whether the exit code is 0, so wrong usage is 1
 /// like every failure.
 pub(crate) fn run(name: &str, words: &[String]) -> ExitCode {
-    match Order::read(words) {
-        Ok(Some(order)) => run_task(&order).unwrap_or_else(|error| refused(&format!("{error:#}"))),
+    match RunnerArgs::read(words) {
+        Ok(Some(args)) => run_task(&args).unwrap_or_else(|error| refused(&format!("{error:#}"))),
         Ok(None) => {
             // A closed output is not a failure.
-            let _ = output::print(&Order::USAGE.replace(FILE, name));
+            let _ = output::print(&RunnerArgs::USAGE.replace(FILE, name));
             ExitCode::SUCCESS
         }
         Err(mistake) => refused(&mistake),
@@ -38,11 +38,11 @@ fn refused(why: &str) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-fn run_task(order: &Order) -> anyhow::Result<ExitCode> {
-    let (config, warnings) = read(&order.config)?;
+fn run_task(args: &RunnerArgs) -> anyhow::Result<ExitCode> {
+    let (config, warnings) = read(&args.config)?;
     live(&config, &warnings, async |stop| {
         let launcher = CommandLauncher::new().map_err(|error| error.to_string())?;
-        task_runner(&config, order, Arc::new(launcher), stop).await
+        task_runner(&config, args, Arc::new(launcher), stop).await
     })
 }
 

@@ -60,12 +60,12 @@ pub(super) struct Node {
     runs: Runs,
     turns: Turns,
     programs: Programs,
-    reconcile: Reconciler,
+    reconciler: Reconciler,
     logged: LogOnce,
     /// As of the last pass.
     served: Vec<(Queue, Plugin)>,
     limit: Limit,
-    left: EarlierTasks,
+    earlier_tasks: EarlierTasks,
     increase: Increase,
     stopping: CancellationToken,
     runs_max: u64,
@@ -108,11 +108,11 @@ impl Node {
             runs: Runs::default(),
             turns: Turns::default(),
             programs: Programs::default(),
-            reconcile: Reconciler::default(),
+            reconciler: Reconciler::default(),
             logged: LogOnce::default(),
             served: Vec::new(),
             limit: Limit::At(0),
-            left: EarlierTasks::default(),
+            earlier_tasks: EarlierTasks::default(),
             stopping: CancellationToken::new(),
             runs_max,
             view: watch::Sender::new(Vec::new()),
@@ -164,7 +164,7 @@ impl Node {
             Ok(term) => return Ok(Some(term)),
             Err(taken) => taken,
         };
-        let seen = self.watch.observe(&self.database, &self.clock).await?;
+        let snapshot = self.watch.observe(&self.database, &self.clock).await?;
         if let Some((boot, beat)) = self.left_behind(&taken).await {
             evict(&self.database, &me.node, &boot, &beat, self.clock.now()).await?;
             return Ok(None);
@@ -177,7 +177,7 @@ impl Node {
                 self.settings.config.orphan_after.as_secs_f64()
             );
         }
-        self.watch.clear(&self.database, &seen, &me.node, None, self.clock.now()).await?;
+        self.watch.clear(&self.database, &snapshot, &me.node, None, self.clock.now()).await?;
         Ok(None)
     }
 
@@ -264,8 +264,8 @@ impl Node {
             let (clock, runs) = (&self.clock, &self.runs);
             let me = &term.me;
             // Nothing runs any more: tasks still marked as running could not be written.
-            self.reconcile.compare(&database, clock, me, runs).await?;
-            let compared = self.reconcile.compare(&database, clock, me, runs).await?;
+            self.reconciler.compare(&database, clock, me, runs).await?;
+            let compared = self.reconciler.compare(&database, clock, me, runs).await?;
             let holds = holds(&database.queues().await?);
             drop_stray_holds(&database, &holds, me, runs, &compared.standing).await?;
             compared.refused?;

@@ -56,22 +56,22 @@ impl Node {
     }
 
     async fn steps(&mut self, term: &Term, fresh: bool) -> Result<(), DbError> {
-        let seen = self.watch.observe(&self.database, &self.clock).await?;
-        self.learn(term, &seen).await?;
-        let queues = pass::readable(&seen.queues, self.database.dialect(), &mut self.logged);
+        let snapshot = self.watch.observe(&self.database, &self.clock).await?;
+        self.learn(term, &snapshot).await?;
+        let queues = pass::readable(&snapshot.queues, self.database.dialect(), &mut self.logged);
         self.update_entry(term, &queues).await?;
         let (database, clock, runs) = (self.database.clone(), self.clock.clone(), &self.runs);
         runs.forget_older(self.settings.config.orphan_after + OPERATION_TIME_MAX);
-        let compared = self.reconcile.compare(&database, &clock, &term.me, runs).await;
+        let compared = self.reconciler.compare(&database, &clock, &term.me, runs).await;
         if let (Ok(compared), Dialect::Released) = (&compared, self.database.dialect()) {
             let (me, standing) = (&term.me, &compared.standing);
-            let dropped = drop_stray_holds(&database, &seen.holds, me, runs, standing).await;
+            let dropped = drop_stray_holds(&database, &snapshot.holds, me, runs, standing).await;
             self.tolerate("holds", dropped)?;
         }
         self.tolerate("its own tasks", compared.and_then(|compared| compared.refused))?;
         let (node, boot) = (term.me.node.as_str(), Some(term.me.boot.as_str()));
-        self.left = EarlierTasks::load(&database, &seen, &term.me).await?;
-        let cleared = self.watch.clear(&database, &seen, node, boot, clock.now()).await;
+        self.earlier_tasks = EarlierTasks::load(&database, &snapshot, &term.me).await?;
+        let cleared = self.watch.clear(&database, &snapshot, node, boot, clock.now()).await;
         self.tolerate("orphaned tasks", cleared)?;
         if !fresh {
             return Ok(());
@@ -115,12 +115,12 @@ impl Node {
     }
 
     /// Updates what is known about the database itself.
-    async fn learn(&mut self, term: &Term, seen: &Snapshot) -> Result<(), DbError> {
+    async fn learn(&mut self, term: &Term, snapshot: &Snapshot) -> Result<(), DbError> {
         let elsewhere = |entry: &doc::Node| {
             entry.boot.is_some() && entry.host.as_ref() != Some(&self.entry_settings.host)
         };
-        let far = seen.entries.iter().any(elsewhere);
-        term.learn_database_path(seen.hosts.clone(), seen.vouched, far);
+        let far = snapshot.entries.iter().any(elsewhere);
+        term.learn_database_path(snapshot.hosts.clone(), snapshot.vouched, far);
         if self.dialect_open {
             let before = self.database.dialect();
             self.dialect_open = !self.database.learn_dialect().await?;
@@ -177,7 +177,7 @@ impl Node {
             limit: self.limit,
             stopping: &self.stopping,
             runs_max: self.runs_max,
-            left: &self.left,
+            earlier_tasks: &self.earlier_tasks,
         };
         let more =
             pass.claim(&self.served, &mut self.turns, &mut self.increase, &mut self.logged).await?;

@@ -29,7 +29,7 @@ Exit status: 0 the task has ended, well or not; 1 it was left as it was, or in p
 
 /// The arguments of the task runner.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct RunnerArgs {
     /// The configuration file to read.
     pub config: PathBuf,
     pub(crate) task: ObjectId,
@@ -41,13 +41,13 @@ pub struct Order {
     pub(crate) handoff: bool,
 }
 
-impl Order {
+impl RunnerArgs {
     /// The help text, which calls the program `task_runner`.
     pub const USAGE: &str = USAGE;
 
     /// Parses the arguments after the program's name. `None` requests help; errors are complete
     /// sentences.
-    pub fn read(words: &[String]) -> Result<Option<Order>, String> {
+    pub fn read(words: &[String]) -> Result<Option<RunnerArgs>, String> {
         let (mut config, mut task, mut plugin, mut queue) = (None, None, None, None);
         let (mut gfs, mut nogfs, mut quiet, mut handoff) = (None, false, false, false);
         let mut rest = words.iter().map(String::as_str).peekable();
@@ -90,7 +90,7 @@ impl Order {
         let task = task.ok_or("task ID must be passed with --task")?;
         let task = ObjectId::parse_str(&task)
             .map_err(|_| format!("value for --task invalid: {task:?} are not 24 digits"))?;
-        Ok(Some(Order { config, task, plugin, gfs, quiet, handoff }))
+        Ok(Some(RunnerArgs { config, task, plugin, gfs, quiet, handoff }))
     }
 }
 
@@ -109,15 +109,15 @@ mod tests {
 
     const TASK: &str = "571fac85ee63413233049fbd";
 
-    fn read(line: &str) -> Result<Option<Order>, String> {
+    fn read(line: &str) -> Result<Option<RunnerArgs>, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Order::read(&words)
+        RunnerArgs::read(&words)
     }
 
     #[test]
     fn both_forms_are_read() {
         let id = ObjectId::parse_str(TASK).unwrap();
-        let order = Order {
+        let args = RunnerArgs {
             config: "/c".into(),
             task: id,
             plugin: None,
@@ -125,9 +125,11 @@ mod tests {
             quiet: false,
             handoff: false,
         };
-        let with =
-            |gfs| Order { gfs, ..read(&format!("--config /c --task {TASK}")).unwrap().unwrap() };
-        assert_eq!(with(Gfs::Never), order);
+        let with = |gfs| RunnerArgs {
+            gfs,
+            ..read(&format!("--config /c --task {TASK}")).unwrap().unwrap()
+        };
+        assert_eq!(with(Gfs::Never), args);
         for (more, gfs) in [
             ("", Gfs::Never),
             ("--testing", Gfs::Never),
@@ -141,11 +143,12 @@ mod tests {
             assert_eq!(read(&line), Ok(Some(with(gfs))), "{line}");
         }
         let quiet = read(&format!("--gfs --quiet -config /c -task {TASK} --handoff"));
-        let expected = Order { gfs: Gfs::Always, quiet: true, handoff: true, ..with(Gfs::Never) };
+        let expected =
+            RunnerArgs { gfs: Gfs::Always, quiet: true, handoff: true, ..with(Gfs::Never) };
         assert_eq!(quiet, Ok(Some(expected)));
         for (more, gfs) in [("", Gfs::Always), ("--nogfs", Gfs::Never)] {
             let line = format!("--config /c --plugin A::B --task {TASK} --queue {TASK} {more}");
-            let expected = Order { plugin: Some("A::B".into()), ..with(gfs) };
+            let expected = RunnerArgs { plugin: Some("A::B".into()), ..with(gfs) };
             assert_eq!(read(&line), Ok(Some(expected)), "{line}");
         }
         assert_eq!(read("--help"), Ok(None));
