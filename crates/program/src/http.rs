@@ -55,32 +55,32 @@ impl Address {
 
 /// Why there is no complete answer.
 #[derive(Debug)]
-pub enum Broken {
+pub enum AnswerError {
     /// The request or the answer failed in transit.
-    Off(reqwest::Error),
+    Transport(reqwest::Error),
     /// Nothing came for too long.
     Silent,
     /// It has more than [`ANSWER_BYTES_MAX`].
-    Large,
+    TooLarge,
 }
 
 /// Waits for one step of a request, with a time limit.
 pub async fn in_time<T>(
     time_max: Duration,
     step: impl Future<Output = reqwest::Result<T>>,
-) -> Result<T, Broken> {
+) -> Result<T, AnswerError> {
     match tokio::time::timeout(time_max, step).await {
-        Ok(done) => done.map_err(Broken::Off),
-        Err(_) => Err(Broken::Silent),
+        Ok(done) => done.map_err(AnswerError::Transport),
+        Err(_) => Err(AnswerError::Silent),
     }
 }
 
 /// The body of an answer; the time limit applies to each piece.
-pub async fn body(mut response: Response, silence_max: Duration) -> Result<Vec<u8>, Broken> {
+pub async fn body(mut response: Response, silence_max: Duration) -> Result<Vec<u8>, AnswerError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = in_time(silence_max, response.chunk()).await? {
         if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
-            return Err(Broken::Large);
+            return Err(AnswerError::TooLarge);
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -119,6 +119,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_server_is_not_waited_for_for_ever() {
         let silent = in_time::<()>(Duration::from_secs(90), std::future::pending()).await;
-        assert!(matches!(silent, Err(Broken::Silent)));
+        assert!(matches!(silent, Err(AnswerError::Silent)));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::{Certificate, Client, Response, StatusCode, header, redirect};
 use serde_json::Value;
-use windlass_program::http::{ANSWER_BYTES_MAX, Address, Broken, body, in_time, root_cause};
+use windlass_program::http::{ANSWER_BYTES_MAX, Address, AnswerError, body, in_time, root_cause};
 
 use super::request::ApiRequest;
 use super::{Failure, Login, Target, Trust};
@@ -94,19 +94,21 @@ impl Server {
         told.unwrap_or_else(|| format!("{shown} answered {status}, but not like Disbatch"))
     }
 
-    fn failed(&self, broken: Broken, looks: bool) -> Failure {
+    fn failed(&self, broken: AnswerError, looks: bool) -> Failure {
         let shown = &self.address.shown;
         let late = || format!("{shown} did not answer in time");
         // Without a connection nothing can have changed.
         let (why, may_be_done) = match broken {
-            Broken::Large => (format!("the answer has more than {ANSWER_BYTES_MAX} bytes"), false),
-            Broken::Silent => (late(), true),
-            Broken::Off(error) if error.is_timeout() => (late(), !error.is_connect()),
-            Broken::Off(error) if error.is_connect() => {
+            AnswerError::TooLarge => {
+                (format!("the answer has more than {ANSWER_BYTES_MAX} bytes"), false)
+            }
+            AnswerError::Silent => (late(), true),
+            AnswerError::Transport(error) if error.is_timeout() => (late(), !error.is_connect()),
+            AnswerError::Transport(error) if error.is_connect() => {
                 let reason = root_cause(&error);
                 (format!("cannot reach {shown} ({reason}); name another server with --url"), false)
             }
-            Broken::Off(error) => {
+            AnswerError::Transport(error) => {
                 (format!("the request to {shown} failed ({})", root_cause(&error)), true)
             }
         };

@@ -13,14 +13,14 @@ const PAUSE_MIN: Duration = Duration::from_secs(5);
 const SHARE: u32 = 50;
 
 #[derive(Debug, Default)]
-pub(super) struct Count {
+pub(super) struct CounterUpkeep {
     watch: CounterWatch,
     next: Option<Instant>,
     /// When to look for missing counters next.
     fill: Option<Instant>,
 }
 
-impl Count {
+impl CounterUpkeep {
     pub(super) async fn step(
         &mut self,
         database: &Database,

@@ -11,11 +11,11 @@ use crate::status::{CANCELLED, FAILED, ORPHANED, SUCCEEDED};
 
 /// Scans the waiting tasks page by page, over and over.
 #[derive(Debug, Default)]
-pub(super) struct Due {
+pub(super) struct WaitingTaskScan {
     behind: Option<ObjectId>,
 }
 
-impl Due {
+impl WaitingTaskScan {
     /// Processes one page.
     pub(super) async fn step(&mut self, database: &Database, now: DateTime) -> Result<(), DbError> {
         let page = database.tasks_due(self.behind, now).await?;
@@ -34,12 +34,14 @@ impl Due {
         };
         for (task, stderr) in &tasks {
             let done = match judge(&task.after, &statuses) {
-                Wait::Over => database.task_release(task.id, now).await,
-                Wait::On => continue,
-                Wait::InVain(why) if stderr.as_ref().and_then(Bson::as_str) == Some(&why) => {
+                Dependencies::Met => database.task_release(task.id, now).await,
+                Dependencies::Pending => continue,
+                Dependencies::Failed(why)
+                    if stderr.as_ref().and_then(Bson::as_str) == Some(&why) =>
+                {
                     continue;
                 }
-                Wait::InVain(why) => database.task_keep_waiting(task.id, &why, now).await,
+                Dependencies::Failed(why) => database.task_keep_waiting(task.id, &why, now).await,
             };
             // A refused change must not delay the other tasks.
             if let Err(error @ DbError::Away(_)) = done {
@@ -51,14 +53,14 @@ impl Due {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Wait {
-    Over,
-    On,
-    InVain(String),
+enum Dependencies {
+    Met,
+    Pending,
+    Failed(String),
 }
 
 /// It keeps waiting while any of its dependencies may still succeed.
-fn judge(after: &[ObjectId], statuses: &HashMap<ObjectId, Option<i64>>) -> Wait {
+fn judge(after: &[ObjectId], statuses: &HashMap<ObjectId, Option<i64>>) -> Dependencies {
     let mut waits = false;
     for id in after {
         let what = match statuses.get(id) {
@@ -73,9 +75,9 @@ fn judge(after: &[ObjectId], statuses: &HashMap<ObjectId, Option<i64>>) -> Wait 
                 continue;
             }
         };
-        return Wait::InVain(format!("it waits for the task {id}, which {what}"));
+        return Dependencies::Failed(format!("it waits for the task {id}, which {what}"));
     }
-    if waits { Wait::On } else { Wait::Over }
+    if waits { Dependencies::Pending } else { Dependencies::Met }
 }
 
 #[cfg(test)]
@@ -86,22 +88,22 @@ mod tests {
     fn all_others_must_have_succeeded() {
         let (a, b) = (ObjectId::new(), ObjectId::new());
         let with = |of_a, of_b| judge(&[a, b], &HashMap::from([(a, Some(of_a)), (b, Some(of_b))]));
-        assert_eq!(judge(&[], &HashMap::new()), Wait::Over);
-        assert_eq!(with(1, 1), Wait::Over);
+        assert_eq!(judge(&[], &HashMap::new()), Dependencies::Met);
+        assert_eq!(with(1, 1), Dependencies::Met);
         for status in [-4, -2, -1, 0] {
-            assert_eq!(with(1, status), Wait::On, "{status}");
+            assert_eq!(with(1, status), Dependencies::Pending, "{status}");
         }
         for (status, what) in
             [(2, "failed"), (77, "failed"), (-5, "was cancelled"), (-6, "was orphaned")]
         {
             let why = format!("it waits for the task {b}, which {what}");
-            assert_eq!(with(0, status), Wait::InVain(why));
+            assert_eq!(with(0, status), Dependencies::Failed(why));
         }
         let mut statuses = HashMap::from([(a, Some(1))]);
         let gone = format!("it waits for the task {b}, which does not exist");
-        assert_eq!(judge(&[a, b], &statuses), Wait::InVain(gone));
+        assert_eq!(judge(&[a, b], &statuses), Dependencies::Failed(gone));
         statuses.insert(b, None);
         let odd = format!("it waits for the task {b}, which has no status that is a number");
-        assert_eq!(judge(&[a, b], &statuses), Wait::InVain(odd));
+        assert_eq!(judge(&[a, b], &statuses), Dependencies::Failed(odd));
     }
 }

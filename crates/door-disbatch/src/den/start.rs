@@ -16,7 +16,7 @@ use crate::task::Temp;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) struct Ready {
+pub(super) struct PreparedNode {
     pub(super) database: Database,
     /// The same database as the user that may write task output.
     pub(super) for_tasks: Database,
@@ -26,7 +26,7 @@ pub(super) struct Ready {
     pub(super) temp: Arc<Temp>,
 }
 
-pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, String> {
+pub(super) async fn start(config: &Config, tools: &Tools) -> Result<PreparedNode, String> {
     if let Some(hook) = config.pre_hook.as_ref().filter(|hook| hook.program().is_none()) {
         let text = format!(
             "`pre_hook`: {} is a package of Perl, which this node cannot run; write the absolute \
@@ -61,7 +61,7 @@ pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, Strin
     };
     let clock = Clock::system();
     let dialect_open = !prepared(&database, &clock).await?;
-    Ok(Ready { database, for_tasks, clock, dialect_open, temp: Arc::new(temp) })
+    Ok(PreparedNode { database, for_tasks, clock, dialect_open, temp: Arc::new(temp) })
 }
 
 /// Writes the configuration files for plugins; only plugins that use the database need them.

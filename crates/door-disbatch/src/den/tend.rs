@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::counters::Count;
-use super::due::Due;
+use super::counters::CounterUpkeep;
+use super::due::WaitingTaskScan;
 use super::invalid::InvalidTasks;
 use super::log_once::LogOnce;
 use crate::database::{Clock, Database, DbError};
@@ -26,7 +26,7 @@ pub(super) async fn tend(database: Database, clock: Clock, view: watch::Receiver
 }
 
 async fn wake(database: &Database, clock: &Clock) {
-    let (mut due, mut logged) = (Due::default(), LogOnce::default());
+    let (mut due, mut logged) = (WaitingTaskScan::default(), LogOnce::default());
     loop {
         let woken = due.step(database, clock.now()).await;
         log_result(&mut logged, "waiting tasks", woken);
@@ -36,7 +36,7 @@ async fn wake(database: &Database, clock: &Clock) {
 
 async fn look_after(database: &Database, clock: &Clock, view: &watch::Receiver<Vec<Queue>>) {
     let (mut count, mut invalid, mut cleaner) =
-        (Count::default(), InvalidTasks::default(), Cleaner::default());
+        (CounterUpkeep::default(), InvalidTasks::default(), Cleaner::default());
     let mut logged = LogOnce::default();
     let mut cleaned_at = Instant::now();
     loop {

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use windlass_core::{Tenant, TypeName};
-use windlass_program::http::{ANSWER_BYTES_MAX, Address, Broken, body, root_cause};
+use windlass_program::http::{ANSWER_BYTES_MAX, Address, AnswerError, body, root_cause};
 
 use crate::Usage;
 
@@ -216,9 +216,11 @@ async fn json(response: Response) -> anyhow::Result<Value> {
 async fn bounded(response: Response) -> anyhow::Result<Vec<u8>> {
     // Requests that need a time limit have their own.
     body(response, Duration::MAX).await.map_err(|broken| match broken {
-        Broken::Off(error) => anyhow::Error::new(error).context("the answer is incomplete"),
-        Broken::Silent => anyhow!("the answer is incomplete"),
-        Broken::Large => anyhow!("the answer has more than {ANSWER_BYTES_MAX} bytes"),
+        AnswerError::Transport(error) => {
+            anyhow::Error::new(error).context("the answer is incomplete")
+        }
+        AnswerError::Silent => anyhow!("the answer is incomplete"),
+        AnswerError::TooLarge => anyhow!("the answer has more than {ANSWER_BYTES_MAX} bytes"),
     })
 }
 

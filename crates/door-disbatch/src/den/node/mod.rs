@@ -33,7 +33,7 @@ use super::plugins::Programs;
 use super::reconcile::{Reconciler, drop_stray_holds};
 use super::runs::Runs;
 use super::settings::Settings;
-use super::start::Ready;
+use super::start::PreparedNode;
 use super::tend::tend;
 use super::turn::Turns;
 use super::{Tools, here, hook};
@@ -80,8 +80,8 @@ enum TermEnd {
 }
 
 impl Node {
-    pub(super) fn new(config: Config, tools: Tools, ready: Ready) -> Node {
-        let Ready { database, for_tasks, clock, dialect_open, temp } = ready;
+    pub(super) fn new(config: Config, tools: Tools, ready: PreparedNode) -> Node {
+        let PreparedNode { database, for_tasks, clock, dialect_open, temp } = ready;
         let Tools { launcher, fence, version, runs_max } = tools;
         let entry_settings = EntrySettings {
             database: database.clone(),
