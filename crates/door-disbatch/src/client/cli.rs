@@ -49,7 +49,7 @@ Examples:
   disbatch retry 571fac85ee63413233049fbd
   disbatch delete-queue demo --tasks delete        a queue and its tasks
 
-A queue is given by name or ID. DateFormat and output of tasks are shown as the server sends them.
+A queue is given by name or ID. Times and output of tasks are shown as the server sends them.
 Exit status: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
 
 #[derive(Debug, Args)]
