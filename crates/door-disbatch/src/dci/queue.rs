@@ -128,13 +128,13 @@ impl<'a> RequestedFields<'a> {
     /// The first name that is unknown or repeats an earlier one.
     fn unknown_or_repeated(&self) -> Option<&'a str> {
         let mut seen = Vec::new();
-        let mut is_stranger = |known: &'a str| {
+        let mut is_invalid = |known: &'a str| {
             let again = seen.contains(&known);
             seen.push(known);
             again || !["name", "plugin", "threads", "sort"].contains(&known)
         };
-        let unknown_or_repeated = self.fields.iter().find(|(known, _, _)| is_stranger(known));
-        unknown_or_repeated.map(|(_, sent, _)| *sent)
+        let invalid = self.fields.iter().find(|(known, _, _)| is_invalid(known));
+        invalid.map(|(_, sent, _)| *sent)
     }
 
     /// Checks in the order of the original, so that the first error gets the same answer.

@@ -49,7 +49,7 @@ pub(super) fn idle(fence: &Arc<dyn Fence>) -> AbortOnDropHandle<()> {
 
 /// The values that stay the same each time the node enters.
 #[derive(Clone)]
-pub(super) struct EntrySettings {
+pub(super) struct EntryContext {
     pub(super) database: Database,
     pub(super) clock: Clock,
     pub(super) fence: Arc<dyn Fence>,
@@ -59,7 +59,7 @@ pub(super) struct EntrySettings {
     pub(super) version: String,
 }
 
-impl EntrySettings {
+impl EntryContext {
     fn process(&self) -> Process {
         Process {
             host: self.host.clone(),
@@ -85,7 +85,7 @@ impl EntrySettings {
 
 /// The period in which a node holds its name under one boot.
 pub(super) struct Term {
-    entry_settings: EntrySettings,
+    entry_context: EntryContext,
     pub(super) me: NodeBoot,
     lease: Mutex<Lease>,
     database_path: Mutex<DatabasePath>,
@@ -97,16 +97,11 @@ pub(super) struct Term {
 }
 
 impl Term {
-    fn new(
-        entry_settings: EntrySettings,
-        me: NodeBoot,
-        sent: BootTime,
-        fence: Option<u32>,
-    ) -> Term {
-        let lease = Lease::new(entry_settings.orphan_after, sent.0);
-        let hosts = entry_settings.database.hosts().into_iter().collect();
+    fn new(entry_context: EntryContext, me: NodeBoot, sent: BootTime, fence: Option<u32>) -> Term {
+        let lease = Lease::new(entry_context.orphan_after, sent.0);
+        let hosts = entry_context.database.hosts().into_iter().collect();
         Term {
-            entry_settings,
+            entry_context,
             me,
             lease: Mutex::new(lease),
             database_path: Mutex::new(DatabasePath { hosts, ..DatabasePath::default() }),
@@ -119,7 +114,7 @@ impl Term {
     /// Whether a task may be claimed and started now.
     pub(super) fn may_start(&self) -> bool {
         let fresh = lock(&self.lease).is_fresh(here::boot_time().0);
-        fresh && !self.lost.is_cancelled() && self.entry_settings.fence.process_id().is_some()
+        fresh && !self.lost.is_cancelled() && self.entry_context.fence.process_id().is_some()
     }
 
     /// The entry may have been lost; triggers a renewal, which finds out.
@@ -131,15 +126,15 @@ impl Term {
     pub(super) fn learn_database_path(&self, hosts: Vec<Host>, vouched: bool, far_nodes: bool) {
         let mut database_path = lock(&self.database_path);
         database_path.hosts =
-            self.entry_settings.database.hosts().into_iter().chain(hosts).collect();
+            self.entry_context.database.hosts().into_iter().chain(hosts).collect();
         (database_path.vouched, database_path.far_nodes) = (vouched, far_nodes);
     }
 
     /// Renews the lease until the name is lost. If this is dropped, the lease expires.
     pub(super) async fn keep(self: Arc<Self>) {
         let mut failing = false;
-        let mut fired = self.entry_settings.fence.fired();
-        let mut pause = self.entry_settings.heartbeat;
+        let mut fired = self.entry_context.fence.fired();
+        let mut pause = self.entry_context.heartbeat;
         loop {
             tokio::select! {
                 () = sleep(pause) => {}
@@ -150,7 +145,7 @@ impl Term {
                 renewed = self.renew(sent) => renewed,
                 never = self.probe_all_along() => match never {},
             };
-            pause = self.entry_settings.heartbeat;
+            pause = self.entry_context.heartbeat;
             match renewed {
                 Ok(true) => {
                     if std::mem::take(&mut failing) {
@@ -171,10 +166,10 @@ impl Term {
                         tracing::warn!("cannot renew the lease: {error}");
                     }
                     self.probe().await;
-                    pause = AGAIN_PAUSE.min(self.entry_settings.heartbeat);
+                    pause = AGAIN_PAUSE.min(self.entry_context.heartbeat);
                 }
             }
-            let now_fired = self.entry_settings.fence.fired();
+            let now_fired = self.entry_context.fence.fired();
             if std::mem::replace(&mut fired, now_fired) != now_fired {
                 tracing::error!("the lease expired; all tasks of this node were ended");
             }
@@ -183,20 +178,20 @@ impl Term {
 
     /// False: the name is lost.
     async fn renew(&self, sent: BootTime) -> Result<bool, DbError> {
-        let fence = self.entry_settings.fence.process_id();
+        let fence = self.entry_context.fence.process_id();
         let same_fence = *lock(&self.announced_fence) == fence;
-        if same_fence && self.entry_settings.database.node_beat(&self.me).await? {
+        if same_fence && self.entry_context.database.node_beat(&self.me).await? {
             self.tick(sent);
             return Ok(true);
         }
-        if same_fence && self.entry_settings.database.node(&self.me.node).await?.is_some() {
+        if same_fence && self.entry_context.database.node(&self.me.node).await?.is_some() {
             return Ok(false);
         }
         // The entry was removed, or must name another fence. While our lease is fresh, no other
         // node treats us as dead, so an answer within that time keeps us the same node.
-        let process = self.entry_settings.process();
-        let now = self.entry_settings.clock.now();
-        let entered = self.entry_settings.database.node_enter(&self.me, &process, now).await?;
+        let process = self.entry_context.process();
+        let now = self.entry_context.clock.now();
+        let entered = self.entry_context.database.node_enter(&self.me, &process, now).await?;
         let fresh = lock(&self.lease).is_fresh(here::boot_time().0);
         let mine = matches!(entered, Entered::Mine) && fresh;
         if mine {
@@ -208,7 +203,7 @@ impl Term {
 
     fn tick(&self, at: BootTime) {
         lock(&self.lease).renewed(at.0);
-        self.entry_settings.fence.tick(at);
+        self.entry_context.fence.tick(at);
     }
 
     async fn probe_all_along(&self) -> std::convert::Infallible {
@@ -230,7 +225,7 @@ impl Term {
 
     /// Releases the name.
     pub(super) async fn leave(&self) -> Result<(), DbError> {
-        self.entry_settings.database.node_leave(&self.me).await
+        self.entry_context.database.node_leave(&self.me).await
     }
 }
 

@@ -68,23 +68,24 @@ impl Liveness {
         self.last = None;
     }
 
-    pub(crate) fn observe(&mut self, look: Observation) {
-        if self.last.as_ref().is_none_or(|last| self.away_between(last, &look)) {
+    pub(crate) fn observe(&mut self, observation: Observation) {
+        if self.last.as_ref().is_none_or(|last| self.away_between(last, &observation)) {
             self.tracks.clear();
         }
         let mut before = std::mem::take(&mut self.tracks);
-        for (who, sign) in &look.signs {
+        for (who, sign) in &observation.signs {
             let track = match before.remove(who) {
                 Some(track) if track.sign == *sign => track,
-                _ => Track { sign: sign.clone(), since: look.received },
+                _ => Track { sign: sign.clone(), since: observation.received },
             };
             self.tracks.insert(who.clone(), track);
         }
-        self.last = Some(look);
+        self.last = Some(observation);
     }
 
-    fn away_between(&self, last: &Observation, look: &Observation) -> bool {
-        look.received.saturating_sub(last.sent) > self.gap_max || last.server != look.server
+    fn away_between(&self, last: &Observation, observation: &Observation) -> bool {
+        observation.received.saturating_sub(last.sent) > self.gap_max
+            || last.server != observation.server
     }
 
     /// How long a node's sign has certainly been unchanged, and the sign; `None` for unknown nodes.

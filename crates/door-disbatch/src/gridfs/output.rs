@@ -105,7 +105,7 @@ mod tests {
     fn decided(gfs: Gfs, held: usize, stdout: usize, stderr: usize) -> String {
         let (stdout, stderr) = (text(stdout), text(stderr));
         let (stdout, stderr) = decide(gfs, held, &stdout, &stderr);
-        let letter = |decide| if matches!(decide, Placement::Inline(_)) { 'i' } else { 'f' };
+        let letter = |placement| if matches!(placement, Placement::Inline(_)) { 'i' } else { 'f' };
         [letter(stdout), letter(stderr)].iter().collect()
     }
 

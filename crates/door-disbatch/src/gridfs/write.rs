@@ -37,7 +37,7 @@ pub(crate) async fn store(
     now: DateTime,
 ) -> Result<(Bson, Bson), DbError> {
     let (stdout, stderr) = decide(gfs, output.held, output.stdout, output.stderr);
-    let file = async |name: &str, decide: Placement<'_>| match decide {
+    let file = async |name: &str, placement: Placement<'_>| match placement {
         Placement::Inline(text) => Ok(Bson::String(text.into_owned())),
         Placement::File(text) => {
             write(database, form, output.task, name, text, now).await.map(Bson::ObjectId)

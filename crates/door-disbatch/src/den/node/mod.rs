@@ -23,7 +23,7 @@ use windlass_core::launch::{Fence, Launcher};
 use windlass_program::Stop;
 
 use self::ending::{Ending, Signals};
-use super::entry::{EntrySettings, Term, idle};
+use super::entry::{EntryContext, Term, idle};
 use super::limit::Increase;
 use super::liveness::LifeSign;
 use super::log_once::LogOnce;
@@ -50,7 +50,7 @@ pub(super) struct Node {
     settings: Settings,
     launcher: Arc<dyn Launcher>,
     fence: Arc<dyn Fence>,
-    entry_settings: EntrySettings,
+    entry_context: EntryContext,
     database: Database,
     clock: Clock,
     temp: Arc<Temp>,
@@ -83,7 +83,7 @@ impl Node {
     pub(super) fn new(config: Config, tools: Tools, ready: PreparedNode) -> Node {
         let PreparedNode { database, for_tasks, clock, dialect_open, temp } = ready;
         let Tools { launcher, fence, version, runs_max } = tools;
-        let entry_settings = EntrySettings {
+        let entry_context = EntryContext {
             database: database.clone(),
             clock: clock.clone(),
             fence: Arc::clone(&fence),
@@ -99,7 +99,7 @@ impl Node {
             settings: Settings::new(config),
             launcher,
             fence,
-            entry_settings,
+            entry_context,
             database,
             clock,
             temp,
@@ -160,7 +160,7 @@ impl Node {
     }
 
     async fn try_enter(&mut self, me: &NodeBoot) -> Result<Option<Term>, DbError> {
-        let taken = match self.entry_settings.enter(me).await? {
+        let taken = match self.entry_context.enter(me).await? {
             Ok(term) => return Ok(Some(term)),
             Err(taken) => taken,
         };
@@ -185,7 +185,7 @@ impl Node {
     /// its fence. Kills what it left running.
     async fn left_behind(&self, entry: &Document) -> Option<(String, LifeSign)> {
         let node = doc::Node::read(entry).ok()?;
-        let here = !self.entry_settings.host.is_empty() && node.host? == self.entry_settings.host;
+        let here = !self.entry_context.host.is_empty() && node.host? == self.entry_context.host;
         let dead = !here::is_alive(node.pid?) && !node.fence.is_some_and(here::is_alive);
         let boot = node.boot.filter(|_| here && dead)?;
         self.end_left_by(mark_of(&boot)).await;

@@ -117,7 +117,7 @@ impl Node {
     /// Updates what is known about the database itself.
     async fn learn(&mut self, term: &Term, snapshot: &Snapshot) -> Result<(), DbError> {
         let elsewhere = |entry: &doc::Node| {
-            entry.boot.is_some() && entry.host.as_ref() != Some(&self.entry_settings.host)
+            entry.boot.is_some() && entry.host.as_ref() != Some(&self.entry_context.host)
         };
         let far = snapshot.entries.iter().any(elsewhere);
         term.learn_database_path(snapshot.hosts.clone(), snapshot.vouched, far);
