@@ -181,7 +181,7 @@ impl Mysql {
         let mut session = self.session().await?;
         let Some(connection) = session.pooled.connection() else { return Ok(false) };
         match connection.query_drop(format!("SELECT 1 FROM DUAL{SKIP_LOCKED}")).await {
-            Err(Error::Server(told)) if told.code == SYNTAX => Ok(false),
+            Err(Error::Server(error)) if error.code == SYNTAX => Ok(false),
             asked => asked.map(|()| true).map_err(fault),
         }
     }
@@ -246,13 +246,13 @@ fn value(value: mysql_async::Value) -> Value {
 }
 
 fn fault(error: Error) -> Fault {
-    let told = error.to_string();
+    let reason = error.to_string();
     match error {
-        Error::Server(server) if CLASHES.contains(&server.code) => Fault::Clash(told),
-        Error::Server(server) if PASSING.contains(&server.code) => Fault::Away(told),
-        Error::Server(_) | Error::Url(_) => Fault::Refused(told),
-        Error::Driver(mysql_async::DriverError::PacketTooLarge) => Fault::Refused(told),
-        Error::Driver(_) | Error::Io(_) | Error::Other(_) => Fault::Away(told),
+        Error::Server(server) if CLASHES.contains(&server.code) => Fault::Clash(reason),
+        Error::Server(server) if PASSING.contains(&server.code) => Fault::Away(reason),
+        Error::Server(_) | Error::Url(_) => Fault::Refused(reason),
+        Error::Driver(mysql_async::DriverError::PacketTooLarge) => Fault::Refused(reason),
+        Error::Driver(_) | Error::Io(_) | Error::Other(_) => Fault::Away(reason),
     }
 }
 

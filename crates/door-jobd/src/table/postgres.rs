@@ -238,9 +238,9 @@ fn value(row: &tokio_postgres::Row, at: usize) -> Result<Value, Fault> {
 }
 
 fn fault(error: &Error) -> Fault {
-    let Some(told) = error.as_db_error() else { return Fault::Away(error.to_string()) };
-    let text = format!("{}: {}", told.severity(), told.message());
-    let code = told.code();
+    let Some(db_error) = error.as_db_error() else { return Fault::Away(error.to_string()) };
+    let text = format!("{}: {}", db_error.severity(), db_error.message());
+    let code = db_error.code();
     let clashes = [
         &SqlState::T_R_SERIALIZATION_FAILURE,
         &SqlState::T_R_DEADLOCK_DETECTED,

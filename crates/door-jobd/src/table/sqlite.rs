@@ -204,15 +204,15 @@ fn value(value: ValueRef<'_>) -> Value {
 }
 
 fn fault(error: Error) -> Fault {
-    let told = error.to_string();
+    let reason = error.to_string();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Clash(told),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Clash(reason),
         Some(
             ErrorCode::DiskFull
             | ErrorCode::SystemIoFailure
             | ErrorCode::OutOfMemory
             | ErrorCode::OperationInterrupted,
-        ) => Fault::Away(told),
-        _ => Fault::Refused(told),
+        ) => Fault::Away(reason),
+        _ => Fault::Refused(reason),
     }
 }

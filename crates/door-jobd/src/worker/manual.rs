@@ -22,19 +22,19 @@ const SILENCE_CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// Runs the jobs with these ids and answers when all have ended. They continue if the client
 /// leaves.
 pub(super) async fn run(worker: &Worker, data: &Json) -> Result<Json, String> {
-    let asked = RequestedIds::new(worker, read_ids(data)?)?;
-    let mut errors: Vec<(String, String)> = asked
+    let requested = RequestedIds::new(worker, read_ids(data)?)?;
+    let mut errors: Vec<(String, String)> = requested
         .other
         .iter()
         .map(|id| (id.js_string(), format!("job {} not found", id.js_string())))
         .collect();
     let mut waiting = Vec::new();
     let mut rows = Vec::new();
-    for answer in accept(worker, &asked.ids).await.map_err(|error| error.to_string())? {
+    for answer in accept(worker, &requested.ids).await.map_err(|error| error.to_string())? {
         let (id, error) = match answer {
             Manual::Accepted(row) => {
-                let (waiter, told) = oneshot::channel();
-                waiting.push((row.id, told));
+                let (waiter, result) = oneshot::channel();
+                waiting.push((row.id, result));
                 rows.push((row, waiter));
                 continue;
             }
@@ -49,12 +49,12 @@ pub(super) async fn run(worker: &Worker, data: &Json) -> Result<Json, String> {
     let back = worker.state().accepted(rows);
     worker.start.notify_one();
     worker.hand_back(&back).await;
-    drop(asked);
-    let mut told = Vec::new();
-    for (id, waited) in waiting {
-        told.push((id, wait(worker, id, waited).await));
+    drop(requested);
+    let mut results = Vec::new();
+    for (id, result) in waiting {
+        results.push((id, wait(worker, id, result).await));
     }
-    Ok(answer(told, errors))
+    Ok(answer(results, errors))
 }
 
 /// Waits for the end of a job, but not for a database that does not answer.
@@ -84,22 +84,22 @@ struct RequestedIds<'a> {
 
 impl RequestedIds<'_> {
     fn new(worker: &Worker, given: Vec<Json>) -> Result<RequestedIds<'_>, String> {
-        let mut asked = RequestedIds { worker, ids: Vec::new(), other: Vec::new() };
+        let mut requested = RequestedIds { worker, ids: Vec::new(), other: Vec::new() };
         let mut state = worker.state();
         for id in given {
             match (&id, id.as_u64()) {
                 (Json::Number(_), Some(id)) => {
                     state.refuse_awaited(id)?;
-                    asked.ids.push(id);
+                    requested.ids.push(id);
                 }
-                (Json::Number(_), None) => asked.other.push(id),
+                (Json::Number(_), None) => requested.other.push(id),
                 (other, _) => {
                     return Err(format!("all ids must be numbers, got {}", other.type_name()));
                 }
             }
         }
-        state.reserve_ids(&asked.ids);
-        Ok(asked)
+        state.reserve_ids(&requested.ids);
+        Ok(requested)
     }
 }
 
@@ -168,10 +168,10 @@ fn text(output: &Output) -> String {
     text
 }
 
-fn answer(told: Vec<(u64, ManualResult)>, mut errors: Vec<(String, String)>) -> Json {
+fn answer(results: Vec<(u64, ManualResult)>, mut errors: Vec<(String, String)>) -> Json {
     let (mut jobs, mut bytes) = (Vec::new(), 0);
-    for (id, told) in told {
-        match told {
+    for (id, result) in results {
+        match result {
             Ok(job) => {
                 let streams = ["stdout", "stderr"].map(|name| job.get(name).and_then(Json::as_str));
                 bytes += streams.into_iter().flatten().map(str::len).sum::<usize>();

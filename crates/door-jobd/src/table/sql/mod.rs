@@ -167,10 +167,10 @@ impl SqlTable {
         self.try_all(&[names.probe()]).await?;
         let marks = match self.make_marks().await {
             Ok(()) => true,
-            Err(Fault::Refused(told)) => {
+            Err(Fault::Refused(reason)) => {
                 tracing::warn!(
                     "without the table {} the rows of a worker that is killed stay accepted or \
-                     running; it cannot be created or used: {told}",
+                     running; it cannot be created or used: {reason}",
                     names.marks
                 );
                 false
@@ -189,7 +189,7 @@ impl SqlTable {
         }
         let made = self.try_all(&[names.make_marks()]).await;
         match (made, self.try_all(&names.probe_marks()).await) {
-            (Err(Fault::Refused(told)), Err(Fault::Refused(_))) => Err(Fault::Refused(told)),
+            (Err(Fault::Refused(reason)), Err(Fault::Refused(_))) => Err(Fault::Refused(reason)),
             (_, usable) => usable,
         }
     }

@@ -51,7 +51,9 @@ impl SqlTable {
         for end in ends {
             match self.finish_one(end).await {
                 Ok(some) => unwritten.extend(some),
-                Err(TableError::Refused(told)) => unwritten.push(Unwritten::Refused(end.id, told)),
+                Err(TableError::Refused(reason)) => {
+                    unwritten.push(Unwritten::Refused(end.id, reason))
+                }
                 Err(away) => return Err(away),
             }
         }
@@ -59,11 +61,11 @@ impl SqlTable {
     }
 
     async fn finish_one(&self, end: &End) -> Result<Vec<Unwritten>, TableError> {
-        let told = match self.transact(&Finish { ends: std::slice::from_ref(end) }).await {
-            Err(TableError::Refused(told)) => told,
+        let reason = match self.transact(&Finish { ends: std::slice::from_ref(end) }).await {
+            Err(TableError::Refused(reason)) => reason,
             done => return done,
         };
-        let why = format!("[the output could not be stored: {told}]");
+        let why = format!("[the output could not be stored: {reason}]");
         let note = end.note.as_ref().map_or(why.clone(), |note| format!("{note}\n{why}"));
         let (stdout, stderr) = (Output::default(), Output::default());
         let bare = End { stdout, stderr, note: Some(note), ..end.clone() };
