@@ -63,7 +63,7 @@ pub(crate) fn boot_next(tx: &mut Tx<'_>) -> Result<Boot> {
 
 /// How long leases on the beat of this number last, if it is that boot's.
 pub(crate) fn beat_until(conn: &Connection, sysid: Sysid, boot: Boot) -> Result<Timestamp> {
-    let find = "SELECT expires_at FROM sysid WHERE sysid = ?1 AND boot = ?2";
+    let find = "SELECT expires_at FROM sysid WHERE sysid = ?1 AND boot = ?2 AND released = 0";
     let until =
         conn.prepare_cached(find)?.query_row(params![sysid.get(), boot.0], |row| row.get(0));
     until.optional()?.map(Timestamp).ok_or_else(|| not_yours(sysid))
@@ -75,7 +75,6 @@ pub(crate) fn lease_until(conn: &Connection, id: i64) -> Result<Timestamp> {
     Ok(Timestamp(conn.prepare_cached(find)?.query_row([id], |row| row.get(0))?))
 }
 
-/// `heard` is the newest time that a caller has named, and so about now.
 pub(crate) fn release(tx: &mut Tx<'_>, sysid: Sysid, boot: Boot) -> Result<()> {
     let now = tx.now;
     let release = "UPDATE sysid SET released = 1, expires_at = min(expires_at, ?3)

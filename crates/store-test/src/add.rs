@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use windlass_core::family::Unfit;
-use windlass_core::limit::IDEMPOTENCY_TTL;
+use windlass_core::limit::{BATCH_JOBS_MAX, IDEMPOTENCY_TTL};
 use windlass_core::store::{Add, Added, IdempotencyKey, IdempotencyRecord, Piece};
 use windlass_core::{Extra, JobId, NewJob, Payload, State};
 
@@ -179,4 +179,28 @@ pub async fn an_add_is_durable_with_its_key(harness: &dyn Harness) {
     assert_eq!(present(&store).await, [1]);
     let again = store.job_add(add_of([job(3)], keyed("k"))).await.unwrap();
     assert_eq!(again, Added::Known(record("k", &[1])));
+}
+
+pub async fn an_id_that_is_there_changes_nothing(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let before = store.claim_one("t", NOW).await.job;
+    let same = NewJob { run_at: after(9), unique: Some("u".into()), ..job_of("other", 1) };
+    let added = store.job_add(add_of([same, job(2)], None)).await.unwrap();
+    let Added::New { ids, moved } = added else { panic!("{added:?}") };
+    assert_eq!(ids, [id(1), id(2)]);
+    assert_eq!(moved.entered, [(id(2), key("t"))], "only this one entered");
+    assert_eq!(moved.due, None);
+    assert_eq!(store.get(1).await, before);
+    assert_eq!(store.stats("other", NOW).await, None);
+}
+
+pub async fn a_full_add_enters_at_once(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let most = BATCH_JOBS_MAX as i64;
+    let ids = new_ids(&store, add_of((1..=most).map(job), keyed("k"))).await;
+    assert_eq!(ids, (1..=most).map(id).collect::<Vec<_>>());
+    assert_eq!(store.stats("t", NOW).await.expect("the type is there").ready, most as u64);
+    let known = store.idempotency_get(&acme(), "k").await.unwrap();
+    assert_eq!(known.map(|record| record.ids), Some(ids));
 }

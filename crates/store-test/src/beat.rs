@@ -2,15 +2,15 @@
 
 use windlass_core::job::Boot;
 use windlass_core::store::{
-    Claim, Claimed, Error, Hold, LeaseRef, Settled, Settlement, SysidGrant, SysidRenew,
+    Claim, Claimed, Error, Hold, LeaseRef, Pick, Settled, Settlement, SysidGrant, SysidRenew,
     SysidReserve,
 };
-use windlass_core::{JobId, Lease, State, Timestamp};
+use windlass_core::{JobId, Lease, NewJob, State, Timestamp, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{
-    FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, id, job, key, lease_ref, numbers,
-    pick, release, settlement, sysid,
+    FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, globex, id, job, job_of, key,
+    lease_ref, numbers, pick, priority, release, settlement, sysid,
 };
 use crate::kin::put;
 
@@ -165,4 +165,82 @@ pub async fn what_has_ended_is_not_held(harness: &dyn Harness) {
     store.cancel(3, NOW).await;
     let held = store.lease_mine(sysid(7), None, 10).await.unwrap();
     assert_eq!(held, [lease_ref(&claimed[3])]);
+}
+
+pub async fn a_late_release_leaves_the_next_owners_leases(harness: &dyn Harness) {
+    let (store, dead) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    let next = granted(&store, 7, after(20)).await;
+    let claimed = claim(&store, next, 1).await.remove(0);
+    store.sysid_release(dead.sysid, dead.boot).await.unwrap();
+    assert_eq!(expires_at(&store, 1).await, after(20) + LEASE);
+    assert!(expired(&store, after(20)).await.is_empty());
+    assert_eq!(store.lease_mine(sysid(7), None, 10).await.unwrap(), [lease_ref(&claimed)]);
+}
+
+pub async fn a_claim_on_the_beat_of_a_number_that_was_given_back_takes_nothing(
+    harness: &dyn Harness,
+) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    store.sysid_release(grant.sysid, grant.boot).await.unwrap();
+    let refused = store.job_claim(on_beat(grant, 1)).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    assert_eq!(store.get(1).await.state, State::Queued);
+}
+
+/// A late beat makes them good, if nobody broke them meanwhile.
+pub async fn a_beat_that_is_late_prolongs_leases_that_ran_out(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    let claimed = claim(&store, grant, 1).await.remove(0);
+    assert_eq!(expired(&store, after(30)).await, [1]);
+    beat(&store, grant, after(30)).await;
+    assert!(expired(&store, after(39)).await.is_empty());
+    assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Done);
+}
+
+pub async fn what_a_daemon_holds_comes_in_the_order_of_ids(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    let theirs = TypeKey { tenant: globex(), ..key("t") };
+    let urgent = |number: i64| NewJob { priority: priority(number * 100), ..job(number) };
+    store.add((1..=6).map(urgent)).await;
+    store.add([NewJob { key: theirs.clone(), ..job(4711) }, job_of("other", 7)]).await;
+    let of_all = |limit| {
+        let theirs = Pick { key: theirs.clone(), limit, floor: None };
+        let picks = vec![theirs, pick("other", limit), pick("t", limit)];
+        store.job_claim(Claim { picks, ..on_beat(grant, 0) })
+    };
+    let mut held: Vec<LeaseRef> = Vec::new();
+    for limit in [2, 9] {
+        held.extend(of_all(limit).await.unwrap().iter().map(lease_ref));
+    }
+    held.sort_by_key(|lease| lease.id);
+    let (mut found, mut last) = (Vec::new(), None);
+    for _ in 0..held.len() {
+        let page = store.lease_mine(sysid(7), last, 3).await.unwrap();
+        assert!(page.len() <= 3);
+        last = page.last().map(|lease| lease.id).or(last);
+        found.extend(page);
+    }
+    assert_eq!(found, held);
+    assert_eq!(found.last().map(|lease| lease.tenant.clone()), Some(globex()));
+}
+
+pub async fn leases_of_all_kinds_run_out_in_one_order(harness: &dyn Harness) {
+    let (store, early) = with_daemon(harness).await;
+    let late = granted(&store, 8, NOW).await;
+    store.add((1..=4).map(job)).await;
+    claim(&store, late, 1).await;
+    let own = store.claim("t", 2, NOW).await;
+    claim(&store, early, 1).await;
+    beat(&store, early, after(2)).await;
+    beat(&store, late, after(4)).await;
+    for (claimed, until) in own.iter().zip([11, 13]) {
+        store.renew(vec![lease_ref(claimed)], after(until)).await;
+    }
+    // At 11, 12, 13 and 14.
+    assert_eq!(expired(&store, after(60)).await, [2, 4, 3, 1]);
+    let some = store.lease_expired(3).await.unwrap();
+    assert_eq!(numbers(&some), [2, 4, 3], "the oldest of all kinds");
 }

@@ -69,3 +69,13 @@ pub async fn how_an_earlier_attempt_ended_stays(harness: &dyn Harness) {
     assert_eq!((seen.state, seen.attempt), (State::Cancelled, 1));
     assert_eq!(seen.last, Some(Ended::from(Status::RETRY)));
 }
+
+pub async fn a_paused_job_is_cancelled_too(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([NewJob { paused: true, ..job(1) }]).await;
+    assert!(matches!(store.cancel(1, after(3)).await, Changed::Done(_)));
+    let seen = store.get(1).await;
+    assert_eq!((seen.state, seen.finished_at), (State::Cancelled, Some(after(3))));
+    let stats = store.stats("t", after(3)).await.expect("the type is there");
+    assert_eq!((stats.paused, stats.cancelled), (0, 1));
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use windlass_core::job::Token;
+use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{Claim, Error, Hold, Pick, Settled};
 use windlass_core::{Job, Lease, NewJob, State, TypeKey};
 
@@ -230,4 +231,20 @@ pub async fn the_tokens_of_one_job_grow(harness: &dyn Harness) {
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     assert_eq!(store.listed(everything_of(acme())).await, before, "nothing was taken");
     assert_eq!(claim(101).await.unwrap().len(), 3);
+}
+
+/// A store may make very many due jobs ready step by step, and finds this one all the same.
+pub async fn a_due_job_is_found_behind_very_many_that_came_due_before_it(harness: &dyn Harness) {
+    const GLUT: i64 = 12_000;
+    let store = Subject::fresh(harness).await;
+    let glut: Vec<NewJob> =
+        (1..=GLUT).map(|n| NewJob { run_at: after(60), ..job_of("glut", n) }).collect();
+    for some in glut.chunks(BATCH_JOBS_MAX) {
+        store.add(some.to_vec()).await;
+    }
+    store.add([NewJob { run_at: after(61), ..job_of("last", GLUT + 1) }]).await;
+    assert!(store.claim("last", 1, after(60)).await.is_empty());
+    assert_eq!(claimed_numbers(&store.claim("last", 1, after(61)).await), [GLUT + 1]);
+    assert!(store.claim("none", 1, after(61)).await.is_empty());
+    assert_eq!(store.claim("glut", 3, after(61)).await.len(), 3);
 }

@@ -82,3 +82,13 @@ pub async fn an_unknown_job_is_not_found(harness: &dyn Harness) {
     assert_eq!(store.delete(1).await, Changed::NotFound);
     assert_eq!(store.delete(2).await, Changed::NotFound);
 }
+
+pub async fn a_paused_job_goes(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([NewJob { paused: true, unique: Some("k".into()), ..job(1) }]).await;
+    assert!(matches!(store.delete(1).await, Changed::Done(_)));
+    assert_eq!(store.find(1).await, None);
+    assert_eq!(store.stats("t", NOW).await.expect("the type is there").paused, 0);
+    let same = NewJob { unique: Some("k".into()), ..job(2) };
+    assert_eq!(store.insert([same]).await, [Inserted::New]);
+}

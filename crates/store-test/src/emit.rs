@@ -275,3 +275,15 @@ pub async fn the_most_jobs_of_one_attempt_enter_at_once(harness: &dyn Harness) {
     assert_eq!((answer.settled, answer.moved.entered.len()), (vec![Settled::Done], most as usize));
     assert_eq!(store.stats("new", after(1)).await.unwrap().ready, most as u64);
 }
+
+pub async fn an_answer_tells_only_of_what_entered(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let parent = store.parent_with([2]).await;
+    let answer = store.settle_all([settlement(&parent, FINISHED)]).await;
+    assert_eq!((answer.settled, answer.moved), (vec![Settled::Paused], Default::default()));
+    assert_eq!(store.state(2).await, State::Queued, "it became ready, with nothing said");
+    store.add([job(3)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    let answer = store.settle_all([settlement(&claimed, again(NOW))]).await;
+    assert_eq!((answer.settled, answer.moved), (vec![Settled::Done], Default::default()));
+}

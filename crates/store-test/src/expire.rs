@@ -222,3 +222,22 @@ pub async fn what_counts_is_when_a_job_was_first_due(harness: &dyn Harness) {
     let give_up = unhandled("t", 50);
     assert_eq!(numbers(&store.at(after(60)).job_give_up(give_up).await.unwrap()), [1]);
 }
+
+pub async fn only_queued_jobs_are_given_up_as_unhandled(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([NewJob { paused: true, ..job(1) }, job(2), job(3)]).await;
+    store.cancel(3, NOW).await;
+    let given_up = store.at(after(60)).job_give_up(unhandled("t", 50)).await.unwrap();
+    assert_eq!(numbers(&given_up), [2]);
+    let states = [State::Paused, State::Failed, State::Cancelled];
+    assert_eq!(store.states(1..=3).await, states);
+}
+
+pub async fn no_more_than_the_limit_are_given_up_as_unhandled(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add((1..=5).map(job)).await;
+    let some = || GiveUp { limit: 3, ..unhandled("t", 50) };
+    for expected in [3, 2, 0] {
+        assert_eq!(store.at(after(60)).job_give_up(some()).await.unwrap().len(), expected);
+    }
+}

@@ -121,3 +121,13 @@ pub async fn s0_62_a_large_result_becomes_a_payload_in_pieces(harness: &dyn Harn
         assert_eq!(store.payload_piece(id(next), 0).await.unwrap(), None);
     }
 }
+
+pub async fn a_follower_whose_id_is_there_does_not_enter(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1), job_of("old", 2)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    let end = Settlement { follow: Some(follow(2)), ..settlement(&claimed, FINISHED) };
+    let answer = store.settle_all([end]).await;
+    assert_eq!((answer.settled, answer.moved), (vec![Settled::Done], Default::default()));
+    assert_eq!(store.get(2).await, queued(&job_of("old", 2)));
+}

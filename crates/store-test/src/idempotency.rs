@@ -130,3 +130,12 @@ pub async fn keys_belong_to_one_tenant_and_are_taken_to_the_letter(harness: &dyn
     assert_eq!(store.at(NOW).idempotency_get(&globex(), "k").await.unwrap(), Some(theirs));
     assert_eq!(store.at(NOW).idempotency_get(&globex(), "K").await.unwrap(), None);
 }
+
+pub async fn two_adds_of_one_batch_with_the_same_key_are_one(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let (first, second) = (record("k", &[1], after(60)), record("k", &[2], after(61)));
+    let answers = insert(&store, vec![job(1), job(2)], vec![first.clone(), second]).await;
+    assert_eq!(answers, [Inserted::New, Inserted::Repeated]);
+    assert_eq!(get(&store, "k", NOW).await, Some(first));
+    assert_eq!(claimed_numbers(&store.claim("t", 9, NOW).await), [1]);
+}

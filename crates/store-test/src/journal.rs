@@ -1,10 +1,14 @@
 //! How far a journal has been inserted is kept with the jobs, exactly.
 
 use windlass_core::JobId;
-use windlass_core::store::{Changed, Durability, Insert, Inserted, Insertion, JournalMark};
+use windlass_core::store::{
+    Changed, Durability, IdempotencyRecord, Insert, Inserted, Insertion, JournalMark,
+};
 
 use crate::Harness;
-use crate::fixture::{FINISHED, NOW, Subject, acme, after, everything_of, id, job, journal};
+use crate::fixture::{
+    FINISHED, NOW, Subject, acme, after, everything_of, id, job, job_of, journal,
+};
 
 /// Jobs from a journal that the store has up to `from`, or up to nothing.
 fn marked(
@@ -121,4 +125,34 @@ pub async fn a_mark_outlives_its_jobs(harness: &dyn Harness) {
     assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(10).await.unwrap(), 1);
     assert!(matches!(store.delete(2).await, Changed::Done(_)));
     assert_eq!(position(&store, 7).await, Some(id(2)));
+}
+
+pub async fn an_insert_that_is_refused_leaves_nothing_behind(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    insert(&store, marked([1], 7, [None, Some(1)])).await;
+    let key = IdempotencyRecord {
+        tenant: acme(),
+        key: "k".into(),
+        fingerprint: 1,
+        ids: vec![id(3)],
+        expires_at: after(60),
+    };
+    let stale = marked([], 7, [None, Some(3)]);
+    let stale = Insert { jobs: vec![job_of("other", 3)], keys: vec![key], ..stale };
+    assert_eq!(store.job_insert(stale).await.unwrap(), Insertion::Behind(Some(id(1))));
+    assert_eq!(store.idempotency_get(&acme(), "k").await.unwrap(), None);
+    assert_eq!(store.stats("other", NOW).await, None);
+    assert_eq!(store.id_newest().await.unwrap(), Some(id(1)));
+}
+
+/// Whoever did not hear the answer asks again, and learns that it was done.
+pub async fn an_insert_that_comes_twice_happens_once(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let lost = || marked(1..=3, 7, [None, Some(3)]);
+    insert(&store, lost()).await;
+    let claimed = store.claim("t", 1, NOW).await;
+    assert_eq!(store.job_insert(lost()).await.unwrap(), Insertion::Behind(Some(id(3))));
+    assert_eq!(store.get(1).await, claimed[0].job);
+    assert_eq!(insert(&store, marked([4], 7, [Some(3), Some(4)])).await, [Inserted::New]);
+    assert_eq!(store.claim("t", 9, NOW).await.len(), 3);
 }

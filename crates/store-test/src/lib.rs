@@ -46,6 +46,7 @@ mod suite;
 mod sysid;
 mod take;
 mod tenant;
+mod undo;
 mod unique;
 mod waiting;
 

@@ -2,14 +2,24 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
+use windlass_core::State;
+use windlass_core::handler::TypeSettings;
+use windlass_core::job::{Boot, Progress};
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
-use windlass_core::store::{Durability, Error, Insert};
+use windlass_core::store::{
+    ChangedLook, Durability, EndRequest, Error, Insert, NamedLook, Piece, Renew, Requeue, Revision,
+    SysidGrant, SysidRenew, SysidReserve,
+};
 
 use crate::Harness;
+use crate::add::add_of;
 use crate::fixture::{
-    FINISHED, NOW, Subject, acme, claim_of, everything_of, handler_spec, id, job, key, pick,
-    settlement,
+    DAY, FINISHED, LEASE, NOW, Subject, acme, claim_of, everything_of, give_up_expired,
+    handler_spec, id, job, journal, key, lease_ref, pick, settlement, sysid,
 };
+use crate::kin::{edits, glob, take};
 
 /// How long the store is given to return from `changed` although it never may.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -44,22 +54,90 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
+    let lease = lease_ref(&claimed);
     store.close().await;
-    let unavailable = |error: Option<Error>| matches!(error, Some(Error::Unavailable(_)));
+    let (tenant, key, id) = (&acme(), &key("t"), id(1));
+    let synced = Durability::Synced;
+    let mut answered = Vec::new();
+    macro_rules! closed {
+        ($($verb:ident ( $($argument:expr),* ))*) => {
+            $(if !matches!(store.$verb($($argument),*).await, Err(Error::Unavailable(_))) {
+                answered.push(stringify!($verb));
+            })*
+        };
+    }
+    let grant = SysidGrant { sysid: sysid(7), boot: Boot(1) };
+    let look = ChangedLook { since: None, handled: true, each: 1, limit: 1 };
+    let named = NamedLook { tenant: acme(), names: vec!["t".into()], after: None, limit: 1 };
+    let piece = Piece { id, index: 0, bytes: Bytes::new() };
+    let insert = Insert { jobs: vec![job(2)], keys: Vec::new(), mark: None, durability: synced };
+    let progress = Progress { percent: 1.0, message: String::new(), at: NOW };
+    closed! {
+        sysid_reserve(SysidReserve { wanted: None, lease: LEASE })
+        sysid_renew(SysidRenew { grant, lease: LEASE, id_newest: None })
+        sysid_release(grant.sysid, grant.boot)
+        boot_next()
+        sysid_list()
+        id_newest()
+        job_insert(insert)
+        job_add(add_of([job(2)], None))
+        journal_position(journal(7))
+        payload_put(vec![piece])
+        idempotency_get(tenant, "k")
+        type_changed(look)
+        type_first(None, 1, 1)
+        type_next(vec![(acme(), Revision::default())], 1)
+        type_named(named)
+        job_claim(claim_of(vec![pick("t", 1)]))
+        job_renew(Renew { leases: vec![lease.clone()], hold: None })
+        lease_mine(sysid(7), None, 1)
+        lease_expired(1)
+        job_settle([settlement(&claimed, FINISHED)].into(), synced)
+        job_progress(vec![(lease, progress)])
+        job_cancel(EndRequest { tenant: acme(), id, keep: DAY })
+        job_rerun(tenant, id)
+        job_requeue(Requeue { key: key.clone(), state: State::Failed, limit: 1 })
+        job_delete(tenant, id)
+        job_give_up(give_up_expired())
+        job_purge(1)
+        job_decide(edits(Vec::new()))
+        job_take(take(glob("*"), 1, NOW))
+        job_get(tenant, id)
+        job_result(tenant, id)
+        job_log(tenant, id)
+        job_payload(tenant, id)
+        payload_piece(id, 0)
+        job_list(everything_of(acme()))
+        type_stats(None)
+        handler_put(id, key, handler_spec())
+        handler_get(key, None)
+        handler_list(tenant)
+        handler_delete(key)
+        type_suspend(key, true)
+        type_settings_put(key, TypeSettings::default())
+        type_settings_get(key)
+        flush()
+        ping()
+    }
+    assert!(answered.is_empty(), "these still answer: {answered:?}");
+    store.close().await;
+}
 
-    let (jobs, keys, durability) = (vec![job(2)], Vec::new(), Durability::Synced);
-    let insert = Insert { jobs, keys, mark: None, durability };
-    assert!(unavailable(store.job_insert(insert).await.err()));
-    let claim = claim_of(vec![pick("t", 1)]);
-    assert!(unavailable(store.job_claim(claim).await.err()));
-    let ends = [settlement(&claimed, FINISHED)].into();
-    assert!(unavailable(store.job_settle(ends, durability).await.err()));
-    assert!(unavailable(store.job_get(&acme(), id(1)).await.err()));
-    assert!(unavailable(store.job_list(everything_of(acme())).await.err()));
-    assert!(unavailable(store.type_first(None, 1, 1).await.err()));
-    let put = store.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await;
-    assert!(unavailable(put.err()));
-    assert!(unavailable(store.ping().await.err()));
-    assert!(unavailable(store.flush().await.err()));
-    store.close().await;
+/// What was answered before the end, or after it was asked for, is kept.
+pub async fn a_close_finishes_what_is_under_way(harness: &dyn Harness) {
+    const ADDS: i64 = 50;
+    let store = Subject::fresh(harness).await;
+    let mut adds = tokio::task::JoinSet::new();
+    for number in 1..=ADDS {
+        let store = store.clone();
+        let (jobs, durability) = (vec![job(number)], Durability::Relaxed);
+        let insert = Insert { jobs, keys: Vec::new(), mark: None, durability };
+        adds.spawn(async move { (number, store.job_insert(insert).await.is_ok()) });
+    }
+    let Some(reopened) = harness.reopen(store.store.clone()).await else { return };
+    let answers = adds.join_all().await;
+    let reopened = Subject::of(harness, reopened);
+    for (number, answered) in answers {
+        assert!(!answered || reopened.find(number).await.is_some(), "{number}");
+    }
 }

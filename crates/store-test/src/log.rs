@@ -182,3 +182,18 @@ pub async fn s0_50_only_the_owner_says_how_far_a_job_has_come(harness: &dyn Harn
     assert_eq!(say(right).await, Settled::Stale);
     assert_eq!(store.get(1).await.progress, None);
 }
+
+pub async fn progress_of_many_is_answered_in_order(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1), job(2), job(3)]).await;
+    let claimed = store.claim("t", 3, NOW).await;
+    store.settle(settlement(&claimed[1], FINISHED)).await;
+    let said = claimed.iter().zip([10.0, 20.0, 30.0]);
+    let said = said.map(|(claimed, percent)| (lease_ref(claimed), progress(percent))).collect();
+    let answers = store.job_progress(said).await.unwrap();
+    assert_eq!(answers, [Settled::Done, Settled::Stale, Settled::Done]);
+    for (number, expected) in [(1, Some(progress(10.0))), (2, None), (3, Some(progress(30.0)))] {
+        assert_eq!(store.get(number).await.progress, expected);
+    }
+    assert_eq!(store.job_progress(Vec::new()).await.unwrap(), []);
+}

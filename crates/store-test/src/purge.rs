@@ -145,3 +145,21 @@ pub async fn pieces_go_with_their_job(harness: &dyn Harness) {
     assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(10).await.unwrap(), 1);
     assert_eq!(store.payload_piece(id(1), 0).await.unwrap(), None);
 }
+
+pub async fn very_many_pieces_without_a_job_go_with_several_purges(harness: &dyn Harness) {
+    const JOBS: i64 = 150;
+    let store = Subject::fresh(harness).await;
+    for number in 1..=JOBS {
+        let piece = |index| Piece { id: id(number), index, bytes: Bytes::from_static(b"piece") };
+        store.payload_put(vec![piece(0), piece(1)]).await.unwrap();
+    }
+    store.at(NOW + ORPHAN_PIECES_AGE);
+    for _ in 0..JOBS {
+        store.job_purge(10).await.unwrap();
+    }
+    for number in 1..=JOBS {
+        for index in [0, 1] {
+            assert_eq!(store.payload_piece(id(number), index).await.unwrap(), None, "{number}");
+        }
+    }
+}

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use windlass_core::JobId;
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::Token;
 use windlass_core::store::{
-    Added, Claim, Durability, Error, Insert, Inserted, JournalMark, Settled, SysidReserve,
+    Added, Claim, Durability, Error, Hold, IdempotencyRecord, Insert, Inserted, Insertion,
+    JournalMark, Settled, SysidRenew, SysidReserve,
 };
+use windlass_core::{JobId, State};
 
 use crate::Harness;
 use crate::add::{add_of, keyed};
@@ -16,6 +17,7 @@ use crate::fixture::{
     FINISHED, LEASE, NOW, Subject, acme, after, claim_of, handler_spec, id, job, journal, key,
     lease_ref, pick, release, settlement, sysid,
 };
+use crate::kin::{glob, take};
 
 /// Adds that another daemon may miss before it must have heard of one.
 const ADDS_UNHEARD_MAX: i64 = 100;
@@ -154,4 +156,75 @@ pub async fn s0_48_they_never_claim_the_same_job(harness: &dyn Harness) {
     let running = second.stats("t", NOW).await.expect("the type is there").running;
     assert_eq!(running, JOBS as u64);
     assert_eq!(second.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));
+}
+
+pub async fn a_concurrency_counts_for_both(harness: &dyn Harness) {
+    const MOST: u32 = 5;
+    let Some((first, second)) = two(harness).await else { return };
+    let settings = TypeSettings { concurrency: Some(MOST), ..TypeSettings::default() };
+    first.type_settings_put(&key("t"), settings).await.unwrap();
+    second.add((1..=100).map(job)).await;
+    for round in 0..3 {
+        let mut takers = tokio::task::JoinSet::new();
+        for number in 0..8 {
+            let store = if number % 2 == 0 { first.clone() } else { second.clone() };
+            takers.spawn(async move { store.claim("t", 2, NOW).await });
+        }
+        let claimed = takers.join_all().await.concat();
+        assert_eq!(claimed.len(), MOST as usize, "round {round}");
+        let full = second.job_take(take(glob("t"), 9, NOW)).await.unwrap();
+        assert_eq!((full.given.len(), full.full), (0, true));
+        for (claimed, store) in claimed.iter().zip([&first, &second].into_iter().cycle()) {
+            assert_eq!(store.settle(settlement(claimed, FINISHED)).await, Settled::Done);
+        }
+    }
+}
+
+pub async fn a_mark_that_the_other_moved_is_behind(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    let insert = |number, from: Option<i64>| {
+        let mark = JournalMark { journal: journal(7), from: from.map(id), position: id(number) };
+        let (jobs, durability) = (vec![job(number)], Durability::Relaxed);
+        Insert { jobs, keys: Vec::new(), mark: Some(mark), durability }
+    };
+    let done = Insertion::Done(vec![Inserted::New]);
+    assert_eq!(first.job_insert(insert(1, None)).await.unwrap(), done);
+    let behind = second.job_insert(insert(2, None)).await.unwrap();
+    assert_eq!(behind, Insertion::Behind(Some(id(1))));
+    assert_eq!(second.job_insert(insert(2, Some(1))).await.unwrap(), done);
+    let behind = first.job_insert(insert(3, Some(1))).await.unwrap();
+    assert_eq!(behind, Insertion::Behind(Some(id(2))));
+    assert_eq!(first.find(3).await, None);
+}
+
+/// One decides with the store, the other one accepted while it was away.
+pub async fn a_key_that_the_other_used_makes_an_ingest_a_repeat(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    first.job_add(add_of([job(1)], keyed("k"))).await.unwrap();
+    let key = keyed("k").expect("a key");
+    let record = IdempotencyRecord::new(&acme(), &key, vec![id(2)], NOW);
+    let (jobs, durability) = (vec![job(2)], Durability::Relaxed);
+    let insert = Insert { jobs, keys: vec![record], mark: None, durability };
+    let answer = second.job_insert(insert).await.unwrap();
+    assert_eq!(answer, Insertion::Done(vec![Inserted::Repeated]));
+    assert_eq!(first.state(2).await, State::Cancelled);
+    let known = second.job_add(add_of([job(3)], keyed("k"))).await.unwrap();
+    assert!(matches!(known, Added::Known(record) if record.ids == [id(1)]));
+}
+
+pub async fn a_beat_of_one_is_seen_by_the_other(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    let reserve = SysidReserve { wanted: Some(sysid(7)), lease: LEASE };
+    let grant = first.sysid_reserve(reserve).await.unwrap();
+    first.add([job(1)]).await;
+    let hold = Hold::Beat(grant.boot);
+    let claimed = first.job_claim(Claim { hold, ..claim_of(vec![pick("t", 1)]) }).await.unwrap();
+    let renew = SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)) };
+    first.at(after(8)).sysid_renew(renew).await.unwrap();
+    assert_eq!(second.at(after(17)).lease_expired(9).await.unwrap(), []);
+    assert_eq!(second.sysid_list().await.unwrap(), [sysid(7)]);
+    assert_eq!(second.id_newest().await.unwrap(), Some(id(90)));
+    let held = second.lease_mine(sysid(7), None, 9).await.unwrap();
+    assert_eq!(held, [lease_ref(&claimed[0])]);
+    assert_eq!(second.at(after(18)).lease_expired(9).await.unwrap().len(), 1);
 }

@@ -57,6 +57,8 @@ suite! { $
         an_unfit_parent_refuses_the_whole_add
         pieces_of_jobs_that_do_not_enter_are_removed
         an_add_is_durable_with_its_key
+        an_id_that_is_there_changes_nothing
+        a_full_add_enters_at_once
     }
     unique {
         a_held_job_does_not_enter
@@ -88,6 +90,7 @@ suite! { $
         every_claim_has_the_token_that_its_caller_brought
         the_handler_in_force_comes_along
         types_of_the_same_name_are_apart
+        a_due_job_is_found_behind_very_many_that_came_due_before_it
     }
     beat {
         a_lease_on_the_beat_lasts_as_long_as_its_owners_number
@@ -100,6 +103,11 @@ suite! { $
         a_decision_keeps_a_lease_on_the_beat
         a_daemon_finds_all_that_it_holds_in_pages
         what_has_ended_is_not_held
+        a_late_release_leaves_the_next_owners_leases
+        a_claim_on_the_beat_of_a_number_that_was_given_back_takes_nothing
+        a_beat_that_is_late_prolongs_leases_that_ran_out
+        what_a_daemon_holds_comes_in_the_order_of_ids
+        leases_of_all_kinds_run_out_in_one_order
     }
     renew {
         s0_14_a_renewed_lease_ends_later
@@ -155,6 +163,8 @@ suite! { $
         a_type_with_a_handler_is_not_given_up
         a_type_that_workers_claim_is_not_given_up
         what_counts_is_when_a_job_was_first_due
+        only_queued_jobs_are_given_up_as_unhandled
+        no_more_than_the_limit_are_given_up_as_unhandled
     }
     cancel {
         a_queued_job_is_cancelled_at_once
@@ -162,6 +172,7 @@ suite! { $
         an_ended_job_cannot_be_cancelled
         an_unknown_job_is_not_found
         how_an_earlier_attempt_ended_stays
+        a_paused_job_is_cancelled_too
     }
     rerun {
         a_rerun_job_is_as_new
@@ -180,6 +191,7 @@ suite! { $
         an_ended_job_goes_with_all_that_belongs_to_it
         every_ended_job_can_be_deleted
         a_running_job_stays
+        a_paused_job_goes
         an_unknown_job_is_not_found
     }
     list {
@@ -206,6 +218,9 @@ suite! { $
         a_type_gives_no_more_than_its_concurrency
         claims_of_all_kinds_at_once_keep_to_a_concurrency
         a_claim_says_how_many_more_there_are
+        every_end_of_an_attempt_gives_its_place_back
+        a_smaller_concurrency_waits_for_those_that_run
+        picks_of_one_claim_share_a_concurrency
     }
     count {
         s0_47_only_types_that_can_run_now_are_waiting
@@ -254,6 +269,8 @@ suite! { $
         when_all_are_taken_the_next_one_is_refused
         the_newest_id_is_known_without_its_job
         the_newest_id_includes_ended_jobs
+        boot_numbers_are_not_below_the_clock
+        the_newest_id_is_that_of_any_daemon
     }
     journal {
         a_mark_comes_with_its_jobs
@@ -265,6 +282,8 @@ suite! { $
         an_insert_without_a_mark_leaves_it
         a_mark_may_come_alone
         a_mark_outlives_its_jobs
+        an_insert_that_is_refused_leaves_nothing_behind
+        an_insert_that_comes_twice_happens_once
     }
     payload {
         s2_29_every_inline_size_comes_back
@@ -288,6 +307,7 @@ suite! { $
         progress_is_shown_until_a_rerun
         the_last_progress_comes_with_the_verdict
         s0_50_only_the_owner_says_how_far_a_job_has_come
+        progress_of_many_is_answered_in_order
     }
     follow {
         what_follows_a_job_is_kept
@@ -295,6 +315,7 @@ suite! { $
         s0_62_nothing_follows_a_stale_verdict
         s0_62_each_verdict_of_a_batch_has_its_own
         s0_62_a_large_result_becomes_a_payload_in_pieces
+        a_follower_whose_id_is_there_does_not_enter
     }
     emit {
         s0_29_jobs_enter_in_order_with_the_end_of_the_attempt
@@ -311,6 +332,7 @@ suite! { $
         an_unfit_parent_refuses_the_settlement_and_changes_nothing
         large_payloads_are_split
         the_most_jobs_of_one_attempt_enter_at_once
+        an_answer_tells_only_of_what_entered
     }
     idempotency {
         a_key_comes_back_with_its_ids
@@ -320,6 +342,7 @@ suite! { $
         a_repeat_that_was_accepted_enters_as_cancelled
         an_add_in_several_batches_is_one_add
         an_old_add_under_a_key_that_was_used_anew_is_no_repeat
+        two_adds_of_one_batch_with_the_same_key_are_one
         keys_belong_to_one_tenant_and_are_taken_to_the_letter
     }
     purge {
@@ -331,6 +354,7 @@ suite! { $
         the_last_ending_counts
         pieces_go_with_their_job
         pieces_whose_job_never_came_go_when_they_have_waited_long_enough
+        very_many_pieces_without_a_job_go_with_several_purges
     }
     decide {
         a_decision_sees_a_job_with_its_family
@@ -441,6 +465,10 @@ suite! { $
         an_idempotency_key_counts_for_both
         with_wakes_one_hears_of_what_the_other_added
         s0_48_they_never_claim_the_same_job
+        a_concurrency_counts_for_both
+        a_mark_that_the_other_moved_is_behind
+        a_key_that_the_other_used_makes_an_ingest_a_repeat
+        a_beat_of_one_is_seen_by_the_other
     }
     persist {
         jobs_in_every_state_are_still_there
@@ -452,11 +480,29 @@ suite! { $
         s0_58_numbers_boots_and_marks_are_still_there
         s0_50_boot_numbers_go_on_growing
     }
+    undo {
+        a_synced_change_keeps_all_that_came_before_it
+        a_forgotten_ingest_comes_again_with_its_mark_and_its_keys
+        a_synced_ingest_stays_with_its_mark_its_keys_and_its_pieces
+        the_token_of_a_forgotten_claim_is_worth_nothing
+        a_daemon_learns_that_its_claim_was_forgotten
+        a_forgotten_settlement_can_be_said_again
+        a_synced_settlement_stays_with_all_that_entered
+        a_forgotten_beat_is_made_good_by_the_next
+        a_number_that_was_given_stays_given
+        no_boot_number_is_given_twice
+        a_decision_is_as_durable_as_it_asked_to_be
+        a_forgotten_take_gives_the_job_again
+        what_a_client_changed_is_durable
+        what_was_set_for_a_type_is_durable
+        what_opened_because_it_was_forgotten_is_told
+    }
     lifecycle {
         it_answers_and_flushes
         it_says_what_it_can_do
         without_wakes_it_never_tells_of_changes
         a_closed_store_is_not_available
+        a_close_finishes_what_is_under_way
     }
     model {
         seeds_1_to_5

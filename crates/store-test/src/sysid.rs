@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use windlass_core::job::Boot;
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::store::{Error, SysidGrant, SysidRenew, SysidReserve};
 use windlass_core::{Sysid, Timestamp};
@@ -172,4 +173,26 @@ pub async fn the_newest_id_includes_ended_jobs(harness: &dyn Harness) {
     store.ran(job(9), crate::fixture::FINISHED).await;
     store.add([job(2)]).await;
     assert_eq!(store.id_newest().await.unwrap(), Some(id(9)));
+}
+
+/// So that one which has forgotten even what was synced does not give one twice.
+pub async fn boot_numbers_are_not_below_the_clock(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let first = store.at(NOW).boot_next().await.unwrap();
+    assert!(first >= Boot::after(Boot(0), NOW), "{first:?}");
+    let other = Subject::fresh(harness).await;
+    let later = other.at(after(60)).boot_next().await.unwrap();
+    assert!(later > first, "{later:?} is another store's, and later than {first:?}");
+    assert!(granted(&other, None, after(3600)).await.boot >= Boot::after(Boot(0), after(3600)));
+}
+
+pub async fn the_newest_id_is_that_of_any_daemon(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let (one, two) = (granted(&store, None, NOW).await, granted(&store, None, NOW).await);
+    for (grant, newest, known) in [(one, 90, 90), (two, 95, 95), (one, 92, 95)] {
+        let id_newest = Some(id(newest));
+        let renew = SysidRenew { id_newest, ..renewal(&store, grant, after(30)) };
+        store.sysid_renew(renew).await.unwrap();
+        assert_eq!(store.id_newest().await.unwrap(), Some(id(known)));
+    }
 }

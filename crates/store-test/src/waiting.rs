@@ -1,14 +1,15 @@
 //! Which types are open: what changed, tenant by tenant, and by name; and limits of types.
 
-use windlass_core::store::{ChangedLook, NamedLook, NamedTypes, Revision, WaitingType};
-use windlass_core::{NewJob, TypeKey, TypeName, TypeSettings};
+use windlass_core::edit::Edit;
+use windlass_core::store::{ChangedLook, NamedLook, NamedTypes, Revision, Settled, WaitingType};
+use windlass_core::{Job, NewJob, State, TypeKey, TypeName, TypeSettings};
 
 use crate::Harness;
 use crate::fixture::{
-    FINISHED, NOW, Subject, acme, after, claim_of, globex, handler_spec, id, job, job_of, key,
-    pick, settlement,
+    DAY, FAILED, FINISHED, LEASE, NOW, Subject, acme, after, claim_of, claimed_numbers, globex,
+    handler_spec, id, job, job_of, key, pick, settlement,
 };
-use crate::kin::{glob, take};
+use crate::kin::{glob, put, take};
 
 fn names(types: &[WaitingType]) -> Vec<&str> {
     types.iter().map(|of_type| of_type.key.name.as_str()).collect()
@@ -281,4 +282,80 @@ pub async fn a_claim_says_how_many_more_there_are(harness: &dyn Harness) {
     store.type_settings_put(&key("t"), most(4)).await.unwrap();
     assert_eq!(left(1).await, [1], "four may run, and three do");
     assert_eq!(left(9).await, [0]);
+}
+
+/// However an attempt ends, the next one may start.
+pub async fn every_end_of_an_attempt_gives_its_place_back(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.type_settings_put(&key("t"), most(1)).await.unwrap();
+    for (number, how) in (1..).zip([
+        "finished",
+        "failed",
+        "retried",
+        "released",
+        "cancelled",
+        "broken",
+        "decided",
+        "deleted",
+        "paused",
+    ]) {
+        let (job, next) = (job(2 * number), job(2 * number + 1));
+        store.add([job.clone(), next.clone()]).await;
+        let claimed = store.claim("t", 9, store.now()).await;
+        assert_eq!(claimed_numbers(&claimed), [job.id.get()], "{how}");
+        let claimed = &claimed[0];
+        let far = store.now() + DAY * 99;
+        let verdict = match how {
+            "failed" => Some(FAILED),
+            "retried" => Some(store.again(far)),
+            "released" => Some(store.release(far)),
+            "finished" | "broken" | "paused" => Some(FINISHED),
+            _ => None,
+        };
+        let mut end = verdict.map(|verdict| settlement(claimed, verdict));
+        match (how, &mut end) {
+            ("broken", Some(end)) => {
+                store.at(store.now() + LEASE);
+                end.only_if_expired = true;
+            }
+            ("paused", Some(end)) => {
+                let parent = Some(job.id);
+                end.adds = vec![NewJob { parent, ..job_of("child", 100 + number) }];
+            }
+            ("cancelled", _) => drop(store.cancel(job.id.get(), store.now()).await),
+            ("decided", _) => {
+                let ended = Job { state: State::Failed, ..claimed.job.clone() };
+                store.edit(vec![put(ended)]).await;
+            }
+            ("deleted", _) => drop(store.edit(vec![Edit::Delete(job.id)]).await),
+            _ => {}
+        }
+        if let Some(end) = end {
+            assert_ne!(store.settle(end).await, Settled::Stale, "{how}");
+        }
+        let claimed = store.claim("t", 9, store.now()).await;
+        assert_eq!(claimed_numbers(&claimed), [next.id.get()], "{how}");
+        assert_eq!(store.settle(settlement(&claimed[0], FINISHED)).await, Settled::Done);
+    }
+}
+
+pub async fn a_smaller_concurrency_waits_for_those_that_run(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add((1..=6).map(job)).await;
+    store.type_settings_put(&key("t"), most(3)).await.unwrap();
+    let running = store.claim("t", 9, NOW).await;
+    store.type_settings_put(&key("t"), most(2)).await.unwrap();
+    for (claimed, places) in running.iter().zip([0, 1, 1]) {
+        assert_eq!(store.settle(settlement(claimed, FINISHED)).await, Settled::Done);
+        assert_eq!(store.claim("t", 9, NOW).await.len(), places);
+    }
+}
+
+pub async fn picks_of_one_claim_share_a_concurrency(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add((1..=6).map(job)).await;
+    store.type_settings_put(&key("t"), most(3)).await.unwrap();
+    let picks = vec![pick("t", 2), pick("t", 2), pick("t", 2)];
+    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [1, 2, 3]);
 }

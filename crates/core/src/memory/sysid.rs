@@ -63,7 +63,8 @@ impl State {
 
     /// When leases on the beat of this number expire, if it still belongs to this boot.
     pub(super) fn beat_until(&self, sysid: Sysid, boot: Boot) -> Result<Timestamp, Error> {
-        let row = self.sysids.get(&sysid).filter(|row| row.boot == boot);
+        let held = |row: &&SysidRow| row.boot == boot && row.until.is_some();
+        let row = self.sysids.get(&sysid).filter(held);
         row.map(|row| row.free_since).ok_or_else(|| not_yours(sysid))
     }
 
