@@ -12,6 +12,7 @@ use windlass_core::store::{
 use windlass_core::{Job, State};
 
 use super::op::{Op, Read};
+use super::value;
 use super::world::World;
 use crate::fixture::{Subject, lease_ref};
 
@@ -67,9 +68,7 @@ async fn of_change(store: &Subject, op: &Op) -> String {
             let answer = store.job_settle(settlements.clone(), *durability).await;
             text(answer.map(|answer| (answer.settled, plain_moved(answer.moved))))
         }
-        Op::Progress(lease, progress) => {
-            text(store.job_progress(vec![(lease.clone(), progress.clone())]).await)
-        }
+        Op::Progress(progress) => text(store.job_progress(progress.clone()).await),
         Op::LeaseExpired(limit) => text(store.lease_expired(*limit).await.map(by_expiry)),
         Op::Cancel(end) => text(store.job_cancel(end.clone()).await.map(plain_changed)),
         Op::Rerun(tenant, id) => text(store.job_rerun(tenant, *id).await.map(plain_changed)),
@@ -87,6 +86,7 @@ async fn of_change(store: &Subject, op: &Op) -> String {
         Op::SettingsPut(key, settings) => {
             text(store.type_settings_put(key, settings.clone()).await)
         }
+        Op::BootNext => text(store.boot_next().await),
         Op::Flush => text(store.flush().await),
         op => unreachable!("{op:?} is answered elsewhere"),
     }
@@ -110,6 +110,18 @@ async fn of_read(store: &Subject, read: &Read) -> String {
             format!("{jobs:?}")
         }
         Read::Waiting => format!("{:?}", by_key(store.waiting(store.now()).await)),
+        Read::Ring => {
+            // When a job that came due is ready is for a look to say.
+            store.waiting(store.now()).await;
+            let first = store.type_first(None, usize::MAX, usize::MAX).await.unwrap();
+            let tenants = value::tenants().map(|tenant| (tenant, Revision::default())).collect();
+            let next = store.type_next(tenants, usize::MAX).await.unwrap();
+            format!("{:?}", (sorted(first), sorted(next)))
+        }
+        Read::Named(look) => {
+            let found = store.type_named(look.clone()).await.unwrap();
+            format!("{:?}", (sorted(found.types), found.next, found.full))
+        }
         Read::Stats(tenant) => {
             // What is ready is judged at a time that the store was told before.
             let mut stats = store.type_stats(tenant.as_ref()).await.unwrap();
@@ -130,13 +142,19 @@ async fn of_read(store: &Subject, read: &Read) -> String {
     }
 }
 
+const ERROR: &str = "error: ";
+
 /// Which words an error has is a store's own matter.
 fn text<T: Debug>(answer: Result<T, Error>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
-        Err(Error::Conflict(_)) => "conflict".into(),
-        Err(error) => format!("{error:?}"),
+        Err(Error::Conflict(_)) => format!("{ERROR}conflict"),
+        Err(error) => format!("{ERROR}{error:?}"),
     }
+}
+
+pub(super) fn is_error(answer: &str) -> bool {
+    answer.starts_with(ERROR)
 }
 
 /// Progress is only promised where one job is asked for. Whether a release takes the start of its
@@ -194,10 +212,14 @@ fn by_expiry(jobs: Vec<Job>) -> Vec<Job> {
     by_id(jobs)
 }
 
-/// How often a type changed is the store's own affair.
 fn by_key(waiting: ChangedTypes) -> impl Debug {
+    (sorted(waiting.types), waiting.next_due_at)
+}
+
+/// How often a type changed is the store's own affair, and with it the order of types.
+fn sorted(types: Vec<WaitingType>) -> Vec<WaitingType> {
     let plain = |of_type| WaitingType { revision: Revision::default(), ..of_type };
-    let mut types: Vec<WaitingType> = waiting.types.into_iter().map(plain).collect();
+    let mut types: Vec<WaitingType> = types.into_iter().map(plain).collect();
     types.sort_by(|a, b| a.key.cmp(&b.key));
-    (types, waiting.next_due_at)
+    types
 }

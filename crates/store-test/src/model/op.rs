@@ -7,8 +7,8 @@ use bytes::Bytes;
 use windlass_core::handler::{HandlerSpec, TypeSettings};
 use windlass_core::job::Progress;
 use windlass_core::store::{
-    Add, Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, Renew, Requeue,
-    Settlement, SysidReserve,
+    Add, Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, NamedLook,
+    Renew, Requeue, Settlement, SysidReserve,
 };
 use windlass_core::{HandlerId, JobId, NewJob, Sysid, Tenant, TypeKey};
 
@@ -28,7 +28,7 @@ pub(super) enum Op {
     },
     Renew(Renew),
     Settle(Arc<[Settlement]>, Durability),
-    Progress(LeaseRef, Progress),
+    Progress(Vec<(LeaseRef, Progress)>),
     LeaseExpired(usize),
     Cancel(EndRequest),
     Rerun(Tenant, JobId),
@@ -50,7 +50,10 @@ pub(super) enum Op {
     SysidRelease {
         nth: usize,
     },
+    BootNext,
     Flush,
+    /// What was not synced is forgotten.
+    Undo,
     /// By so many milliseconds, forward or back.
     SetClock(i64),
     Read(Read),
@@ -62,6 +65,9 @@ pub(super) enum Read {
     Piece(JobId, u32),
     List(List),
     Waiting,
+    /// Open types with a handler: the first of each tenant, and the next of each.
+    Ring,
+    Named(NamedLook),
     Stats(Option<Tenant>),
     Handler(TypeKey, Option<HandlerId>),
     Handlers(Tenant),

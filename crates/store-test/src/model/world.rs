@@ -12,7 +12,7 @@ use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
     Add, Claim, EndRequest, GiveUp, Hold, IdempotencyKey, IdempotencyRecord, Insert, JournalMark,
-    LeaseRef, List, Overdue, Pick, Renew, Requeue, Settlement, SysidReserve,
+    LeaseRef, List, NamedLook, Overdue, Pick, Renew, Requeue, Settlement, SysidReserve,
 };
 use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{JobId, Json, Log, NewJob, Payload, Timestamp, TypeKey};
@@ -59,7 +59,7 @@ impl World {
         let pause = self.pause();
         self.clock.advance(pause);
         self.now = self.clock.now();
-        match self.random.u32(0..132) {
+        match self.random.u32(0..136) {
             0..13 => self.insert(reference).await,
             13..18 => self.add(),
             18..21 => self.insert_large(reference).await,
@@ -67,12 +67,14 @@ impl World {
             29..36 => Op::ClaimOnBeat { nth: self.random.usize(0..100), claim: self.claim() },
             36..54 => self.settle(),
             54..58 => Op::Renew(self.renew()),
-            58..60 => Op::Progress(self.lease(), self.progress()),
+            58..60 => Op::Progress(self.some(2, |world| (world.lease(), world.progress()))),
             60..62 => Op::LeaseExpired(NO_LIMIT),
             62..85 => self.change(),
             85..89 => self.sysid_op(),
             89 => Op::Flush,
             130..132 => Op::SetClock(self.random.i64(-4000..4000) * 1000),
+            132 => Op::BootNext,
+            133..136 => Op::Undo,
             90..112 => self.decide(reference).await,
             112..120 => self.take(),
             _ => self.read(),
@@ -102,7 +104,7 @@ impl World {
 
     /// Every read that there is, at the present time.
     pub(super) fn all_reads(&self) -> Vec<Op> {
-        let mut reads = vec![Read::Waiting, Read::Sysids, Read::Stats(None)];
+        let mut reads = vec![Read::Waiting, Read::Ring, Read::Sysids, Read::Stats(None)];
         for tenant in tenants() {
             let (name, state, before, limit) = (None, None, None, 7);
             reads.push(Read::List(List { tenant: tenant.clone(), name, state, before, limit }));
@@ -213,7 +215,8 @@ impl World {
     }
 
     fn renew(&mut self) -> Renew {
-        Renew { leases: self.some(3, World::lease), hold: Some(LEASE) }
+        let hold = (self.random.u32(0..8) > 0).then_some(LEASE);
+        Renew { leases: self.some(3, World::lease), hold }
     }
 
     fn claim(&mut self) -> Claim {
@@ -281,16 +284,21 @@ impl World {
             12 | 13 => Op::Suspend(self.key(), self.random.u32(0..4) == 0),
             _ => {
                 let weight = Some(self.random.u32(1..9));
-                Op::SettingsPut(self.key(), TypeSettings { weight, ..TypeSettings::default() })
+                let concurrency = self.maybe(|world| world.random.u32(1..4));
+                let rate = self.maybe(|_| 1.0);
+                let settings =
+                    TypeSettings { weight, concurrency, rate, ..TypeSettings::default() };
+                Op::SettingsPut(self.key(), settings)
             }
         }
     }
 
     fn give_up(&mut self) -> GiveUp {
         let due_for = Duration::from_millis(self.random.u64(0..20_000) * 2 + 1);
-        let which = match self.random.bool() {
-            true => Overdue::Expired,
-            false => Overdue::Unhandled { key: self.key(), due_for },
+        let which = match self.random.u32(0..3) {
+            0 => Overdue::Expired,
+            1 => Overdue::Lost { tenant: self.tenant(), id: self.id() },
+            _ => Overdue::Unhandled { key: self.key(), due_for },
         };
         let (ended, log) = (Ended::from(self.status()), said(&self.text()));
         GiveUp { which, ended, log, keep: self.a_while(), limit: NO_LIMIT }
@@ -310,8 +318,16 @@ impl World {
         }
     }
 
+    /// All that a pattern finds, or the types of these names.
+    fn named(&mut self) -> Read {
+        let globs = ["*", "a", "[ab]", "b*", "none"];
+        let names = self.some(2, |world| globs[world.random.usize(0..globs.len())].to_owned());
+        let after = self.maybe(|world| world.key().name);
+        Read::Named(NamedLook { tenant: self.tenant(), names, after, limit: NO_LIMIT })
+    }
+
     fn read(&mut self) -> Op {
-        Op::Read(match self.random.u32(0..11) {
+        Op::Read(match self.random.u32(0..14) {
             0..2 => Read::Job(self.tenant(), self.id()),
             2 => Read::List(List {
                 tenant: self.tenant(),
@@ -325,6 +341,8 @@ impl World {
             7 => Read::Idempotency(self.tenant(), self.text()),
             8 => Read::Sysids,
             9 => Read::LeaseMine(self.sysid(), self.maybe(World::id)),
+            10 => Read::Ring,
+            11..13 => self.named(),
             _ => Read::Handlers(self.tenant()),
         })
     }
