@@ -101,7 +101,7 @@ pub(crate) fn job_requeue(tx: &mut Tx<'_>, requeue: &Requeue) -> Result<u64> {
         if queued >= requeue.limit as u64 {
             break;
         }
-        let Some(stored) = row::find(tx.conn, id)? else { continue };
+        let Some(stored) = row::find_sound(tx.conn, id)? else { continue };
         queued += u64::from(matches!(rerun(tx, stored)?, Changed::Done(_)));
     }
     Ok(queued)

@@ -61,20 +61,31 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         let Some(of_type) = unless_suspended(conn, type_id)? else { continue };
         let room = of_type.room(tx.pending(type_id, Counter::Running));
         let limit = limit.min(usize::try_from(room).unwrap_or(usize::MAX));
-        let ids = take(tx, type_id, pick.floor, limit)?;
-        if ids.is_empty() {
-            tx.told_closed(type_id);
+        let before = claimed.len();
+        // Once, unless all that it finds is damaged, and leaves the queue so.
+        while claimed.len() == before {
+            let ids = take(tx, type_id, pick.floor, limit)?;
+            if ids.is_empty() {
+                tx.told_closed(type_id);
+                break;
+            }
+            tx.count(type_id, Counter::Ready, -(ids.len() as i64));
+            for id in ids {
+                let started = starter.start(id, type_id, pick, of_type.handler);
+                claimed.extend(row::sound(id, started)?);
+            }
+        }
+        let started = claimed.len() - before;
+        if started == 0 {
             continue;
         }
-        tx.claimed(type_id, ids.len(), now);
+        tx.claimed(type_id, started, now);
         let ready = of_type.ready + tx.pending(type_id, Counter::Ready);
-        let left = ready.min(room.saturating_sub(ids.len() as i64)).max(0) as u64;
+        let left = ready.min(room.saturating_sub(started as i64)).max(0) as u64;
         if left == 0 {
             tx.told_closed(type_id);
         }
-        for id in ids {
-            claimed.push(starter.start(id, type_id, pick, of_type.handler, left)?);
-        }
+        claimed[before..].iter_mut().for_each(|claimed| claimed.left = left);
     }
     if claimed.is_empty() && more_due && is_any_deferred(tx, claim)? {
         return Ok(None);
@@ -209,7 +220,6 @@ impl Starter<'_> {
         type_id: i64,
         pick: &Pick,
         handler: Option<HandlerId>,
-        left: u64,
     ) -> Result<Claimed> {
         let mut rows = self.job.query([id])?;
         let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
@@ -249,7 +259,7 @@ impl Starter<'_> {
         };
         let payload = payload(self.conn, id, row, 12)?;
         put_lease(&mut self.add_lease, (id, type_id), &self.lease, job.attempt, self.now)?;
-        Ok(Claimed { job, payload, handler, left })
+        Ok(Claimed { job, payload, handler, left: 0 })
     }
 }
 

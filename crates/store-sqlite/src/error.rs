@@ -32,6 +32,14 @@ impl Failure {
         Failure::Store(Error::Corrupt(what.into().into()))
     }
 
+    /// Whether one row is to blame, and the rest of the file can be read.
+    pub(crate) fn is_of_one_row(&self) -> bool {
+        match self {
+            Failure::Store(error) => matches!(error, Error::Corrupt(_)),
+            Failure::Sqlite(error) => is_unreadable(error),
+        }
+    }
+
     pub(crate) fn translate(self, path: &Path) -> Error {
         match self {
             Failure::Store(error) => error,
@@ -49,12 +57,9 @@ fn translate(error: rusqlite::Error, path: &Path) -> Error {
     let file = path.display();
     let plain = format!("{file}: {error}");
     let rusqlite::Error::SqliteFailure(code, _) = &error else {
-        return match error {
-            rusqlite::Error::FromSqlConversionFailure(..)
-            | rusqlite::Error::InvalidColumnType(..)
-            | rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::Utf8Error(..) => Error::Corrupt(Cause::new(plain, error)),
-            _ => Error::Internal(Cause::new(plain, error)),
+        return match is_unreadable(&error) {
+            true => Error::Corrupt(Cause::new(plain, error)),
+            false => Error::Internal(Cause::new(plain, error)),
         };
     };
     let unavailable = match code.code {
@@ -74,6 +79,18 @@ fn translate(error: rusqlite::Error, path: &Path) -> Error {
         _ => return Error::Internal(Cause::new(plain, error)),
     };
     Error::Unavailable(Cause::new(unavailable, error))
+}
+
+/// A value that this program cannot have written, or a row that another one names is not there.
+fn is_unreadable(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::Utf8Error(..)
+            | rusqlite::Error::QueryReturnedNoRows
+    )
 }
 
 #[cfg(test)]

@@ -42,12 +42,11 @@ pub(crate) fn children(
     Ok(children)
 }
 
-/// The parent of a job, if it is there.
+/// The parent of a job, if it is there. A damaged one stands in no child's way.
 pub(crate) fn parent(conn: &Connection, job: &Job) -> Result<Option<Stored>> {
-    match job.parent {
-        None => Ok(None),
-        Some(parent) => row::find_of(conn, &job.key.tenant, parent),
-    }
+    let Some(parent) = job.parent else { return Ok(None) };
+    let found = row::find_sound(conn, parent.get())?;
+    Ok(found.filter(|parent| parent.job.key.tenant == job.key.tenant))
 }
 
 /// Pauses a job whose attempt ended well, which has its lease still, and sets its children free.

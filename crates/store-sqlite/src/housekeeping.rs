@@ -47,7 +47,7 @@ pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>>
     };
     let mut given_up = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(stored) = row::find(tx.conn, id)? else { continue };
+        let Some(stored) = row::find_sound(tx.conn, id)? else { continue };
         let Some(state) = state::next(stored.job.state, Event::GiveUp) else { continue };
         given_up.push(end(tx, stored, state, give_up)?);
     }
@@ -123,18 +123,25 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, limit: usize) -> Result<u64> {
             Ok([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut purged = 0;
     for [id, type_id, state, parts] in &rows {
+        // One that is damaged stays, for somebody to look at.
+        let Some(state) = row::sound(*id, row::ended_state(*state))? else { continue };
         let kin = parts & (part::FAMILY | part::CHILD) != 0;
-        let stored = if kin { row::find(conn, *id)? } else { None };
+        let stored = if kin { row::find_sound(conn, *id)? } else { None };
+        if kin && stored.is_none() {
+            continue;
+        }
         change::remove(conn, *id, *parts)?;
-        tx.count(*type_id, Counter::of_state(row::state(*state)?), -1);
+        tx.count(*type_id, Counter::of_state(state), -1);
         if let Some(stored) = stored {
             family::after_removal(tx, &stored.job)?;
         }
+        purged += 1;
     }
     purge_keys(tx, now)?;
     purge_pieces(tx.conn, now)?;
-    Ok(rows.len() as u64)
+    Ok(purged)
 }
 
 pub(crate) const ORPHANED: &str = "

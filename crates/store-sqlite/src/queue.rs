@@ -81,6 +81,18 @@ pub(crate) fn remove(tx: &mut Tx<'_>, place: Place) -> Result<()> {
     Ok(())
 }
 
+/// Takes a ready job away whose row is damaged, so that nobody meets it again until it is mended.
+pub(crate) fn set_aside(tx: &mut Tx<'_>, type_id: i64, id: i64) -> Result<()> {
+    for (sql, counter) in [
+        ("DELETE FROM ready WHERE type_id = ?1 AND id = ?2", Counter::Ready),
+        ("DELETE FROM ready_hidden WHERE type_id = ?1 AND id = ?2", Counter::Deferred),
+    ] {
+        let removed = tx.conn.execute(sql, [type_id, id])?;
+        tx.count(type_id, counter, -(removed as i64));
+    }
+    Ok(())
+}
+
 /// When the next deferred job comes due.
 pub(crate) fn next_due_at(conn: &Connection) -> Result<Option<Timestamp>> {
     let mut first =

@@ -112,7 +112,7 @@ pub(crate) fn lease_expired(conn: &Connection, now: Timestamp, limit: usize) -> 
     expired.sort_unstable();
     let mut jobs = Vec::new();
     for (_, id) in expired.into_iter().take(limit) {
-        jobs.extend(row::find(conn, id)?.map(|stored| stored.job));
+        jobs.extend(row::find_sound(conn, id)?.map(|stored| stored.job));
     }
     Ok(jobs)
 }
@@ -141,7 +141,7 @@ pub(crate) fn job_list(conn: &Connection, list: &List) -> Result<Page> {
             break;
         }
         looked_to = Some(id);
-        let found = row::find(conn, id)?.map(|stored| stored.job);
+        let found = row::find_sound(conn, id)?.map(|stored| stored.job);
         // A running job has the row of a queued one.
         jobs.extend(found.filter(|job| list.state.is_none_or(|state| state == job.state)));
     }

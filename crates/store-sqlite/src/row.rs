@@ -76,6 +76,23 @@ pub(crate) fn find(conn: &Connection, id: i64) -> Result<Option<Stored>> {
     Ok(Some(stored))
 }
 
+/// One job of many, unless its row is damaged: then it is named in the log and passed over, so that
+/// it keeps nobody from the others.
+pub(crate) fn find_sound(conn: &Connection, id: i64) -> Result<Option<Stored>> {
+    Ok(sound(id, find(conn, id))?.flatten())
+}
+
+/// What was read of this job; `None` when its row is damaged.
+pub(crate) fn sound<T>(id: i64, read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(failure) if failure.is_of_one_row() => {
+            tracing::error!(job = id, ?failure, "the row of a job is damaged; it is passed over");
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
 /// The job, if it is this tenant's.
 pub(crate) fn find_of(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<Option<Stored>> {
     Ok(find(conn, id.get())?.filter(|stored| stored.job.key.tenant == *tenant))
@@ -153,6 +170,15 @@ pub(crate) fn code_number(code: Code) -> i64 {
 pub(crate) fn state(number: i64) -> Result<State> {
     let known = usize::try_from(number).ok().and_then(|number| State::ALL.get(number));
     known.copied().ok_or_else(|| Failure::corrupt(format!("a job has the state {number}")))
+}
+
+/// Of a job that is to be purged.
+pub(crate) fn ended_state(number: i64) -> Result<State> {
+    let state = state(number)?;
+    match state.is_ended() {
+        true => Ok(state),
+        false => Err(Failure::corrupt(format!("a job that is {state} has a time to be purged"))),
+    }
 }
 
 pub(crate) fn ended(code: Option<i64>, status: Option<i64>) -> Result<Option<Ended>> {

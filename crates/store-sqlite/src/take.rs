@@ -1,7 +1,7 @@
 //! Due jobs are handed out by name.
 
 use rusqlite::Connection;
-use windlass_core::edit::{Take, TakeAnswer, TakenJob};
+use windlass_core::edit::{FullJob, Take, TakeAnswer, TakenJob};
 use windlass_core::limit::CHILDREN_SHOWN_MAX;
 use windlass_core::{Job, JobId, Payload, State};
 
@@ -11,7 +11,7 @@ use crate::error::{Failure, Result};
 use crate::family;
 use crate::put;
 use crate::queue;
-use crate::row;
+use crate::row::{self, Stored};
 use crate::search::{Found, Search};
 use crate::tx::Tx;
 
@@ -25,21 +25,42 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
     if wanted.is_empty() && more_due {
         return Ok(None);
     }
-    let mut took = TakeAnswer { full, next, ..TakeAnswer::default() };
+    let (mut took, mut damaged) = (TakeAnswer { full, next, ..TakeAnswer::default() }, false);
     for (id, type_id) in wanted {
         tx.asked(type_id, now);
-        take_one(tx, id, take, &mut took)?;
+        match row::sound(id, shown(tx.conn, id))? {
+            Some((stored, before)) => take_one(tx, &stored, before, take, &mut took)?,
+            None => {
+                damaged = true;
+                queue::set_aside(tx, type_id, id)?;
+            }
+        }
+    }
+    // Behind what is damaged there may be others.
+    if damaged && took.given.is_empty() && took.kept == 0 {
+        return Ok(None);
     }
     took.moved.tidy();
     Ok(Some(took))
 }
 
-fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut TakeAnswer) -> Result<()> {
+/// What a decision is shown of a job that is ready.
+fn shown(conn: &Connection, id: i64) -> Result<(Stored, FullJob)> {
     let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
-    let stored = row::find(tx.conn, id)?.ok_or_else(missing)?;
-    let before = edit::full_job(tx.conn, &stored)?;
+    let stored = row::find(conn, id)?.ok_or_else(missing)?;
+    let whole = edit::full_job(conn, &stored)?;
+    Ok((stored, whole))
+}
+
+fn take_one(
+    tx: &mut Tx<'_>,
+    stored: &Stored,
+    before: FullJob,
+    take: &Take,
+    took: &mut TakeAnswer,
+) -> Result<()> {
     let decision = take.decision(&before, tx.now)?;
-    let job = put::put(tx, &stored, &decision.put, &mut took.moved)?;
+    let job = put::put(tx, stored, &decision.put, &mut took.moved)?;
     if !decision.give {
         took.kept += 1;
         return Ok(());

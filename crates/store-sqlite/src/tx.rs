@@ -131,7 +131,6 @@ impl<'w> Tx<'w> {
     }
 
     pub(crate) fn claimed(&mut self, type_id: i64, jobs: usize, now: Timestamp) {
-        self.count(type_id, Counter::Ready, -(jobs as i64));
         self.count(type_id, Counter::Running, jobs as i64);
         self.asked(type_id, now);
     }

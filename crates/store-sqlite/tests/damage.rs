@@ -1,0 +1,287 @@
+//! A row that cannot be read is its own job's trouble: whoever asks for that job is told, and all
+//! others are served as if it were not there.
+
+// Helpers of tests outside of test functions; clippy cannot tell.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::error::Error as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use windlass_core::edit::{FullJob, Names, Put, Take, Taking};
+use windlass_core::job::Token;
+use windlass_core::retry::Verdict;
+use windlass_core::state::Ending;
+use windlass_core::store::prelude::*;
+use windlass_core::store::{
+    Claim, Claimed, Durability, EndRequest, Error, GiveUp, Hold, Inserted, List, Overdue, Pick,
+    Requeue, Settled, Settlement, SysidReserve,
+};
+use windlass_core::time::{Clock, ManualClock};
+use windlass_core::{Job, Lease, Log, NewJob, State, Status, Sysid, TypeKey};
+use windlass_store_sqlite::{Options, SqliteStore};
+
+use common::{NOW, done, id, insert, job, key, tenant};
+
+const LEASE: Duration = Duration::from_secs(10);
+/// The job whose row is damaged; others come before it and after it.
+const DAMAGED: i64 = 2;
+
+/// What makes a row unreadable, each in another way.
+const DAMAGES: [&str; 5] = [
+    "UPDATE job SET priority = 5000 WHERE id = 2",
+    "UPDATE job SET last_code = 77, last_status = 200 WHERE id = 2",
+    "UPDATE job SET then_name = X'FF' WHERE id = 2",
+    "UPDATE job SET created_at = 'long ago' WHERE id = 2",
+    // It names a row beside it that is not there.
+    "UPDATE job SET parts = parts | 256 WHERE id = 2",
+];
+
+struct Damaged {
+    store: SqliteStore,
+    clock: Arc<ManualClock>,
+    path: PathBuf,
+    _directory: TempDir,
+}
+
+impl Damaged {
+    fn new() -> Damaged {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("jobs.db");
+        let clock = Arc::new(ManualClock::at(NOW));
+        let options = Options { clock: clock.clone(), ..Options::new(&path) };
+        let store = SqliteStore::open(options).unwrap();
+        Damaged { store, clock, path, _directory: directory }
+    }
+
+    async fn with_jobs(jobs: impl IntoIterator<Item = NewJob>) -> Damaged {
+        let damaged = Damaged::new();
+        let jobs = jobs.into_iter().collect();
+        damaged.store.job_insert(insert(jobs, Durability::Synced)).await.unwrap();
+        damaged
+    }
+
+    /// Damages a row, and makes sure that it is.
+    async fn damage(&self, sql: &str) {
+        let changed = Connection::open(&self.path).unwrap().execute(sql, []).unwrap();
+        assert_eq!(changed, 1, "{sql}");
+        let seen = self.store.job_get(&tenant(), id(DAMAGED)).await;
+        assert!(matches!(seen, Err(Error::Corrupt(_))), "{sql}: {seen:?}");
+    }
+
+    async fn claim(&self, limit: u32, token: i64, hold: Hold) -> Vec<Claimed> {
+        let picks = vec![Pick { key: key(), limit, floor: None }];
+        let owner = Sysid::new(7).unwrap();
+        self.store.job_claim(Claim { picks, owner, token: Token(token), hold }).await.unwrap()
+    }
+
+    async fn settle(&self, claimed: &[Claimed], ending: Ending) {
+        let verdict = Verdict::End(ending);
+        let ends: Vec<_> =
+            claimed.iter().map(|claimed| Settlement { verdict, ..done(claimed) }).collect();
+        let settled = self.store.job_settle(ends.into(), Durability::Synced).await.unwrap();
+        assert!(settled.settled.iter().all(|settled| *settled == Settled::Done));
+    }
+
+    async fn listed(&self, state: Option<State>) -> Vec<i64> {
+        let list = List { tenant: tenant(), name: None, state, before: None, limit: 10 };
+        numbers(&self.store.job_list(list).await.unwrap().jobs)
+    }
+}
+
+fn numbers(jobs: &[Job]) -> Vec<i64> {
+    jobs.iter().map(|job| job.id.get()).collect()
+}
+
+fn claimed_numbers(claimed: &[Claimed]) -> Vec<i64> {
+    claimed.iter().map(|claimed| claimed.job.id.get()).collect()
+}
+
+fn give_up(which: Overdue) -> GiveUp {
+    GiveUp { which, ended: Status::ERROR.into(), log: Log::new(), keep: LEASE, limit: 10 }
+}
+
+#[tokio::test]
+async fn dead_leases_of_other_jobs_are_found() {
+    for sql in DAMAGES {
+        let of = Damaged::with_jobs((1..=6).map(job)).await;
+        let reserve = SysidReserve { wanted: Sysid::new(7), lease: LEASE };
+        let grant = of.store.sysid_reserve(reserve).await.unwrap();
+        of.claim(3, 1, Hold::For(LEASE)).await;
+        of.claim(3, 2, Hold::Beat(grant.boot)).await;
+        of.damage(sql).await;
+        of.clock.advance(LEASE);
+        let expired = of.store.lease_expired(10).await.unwrap();
+        assert_eq!(numbers(&expired), [1, 3, 4, 5, 6], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn other_jobs_are_listed() {
+    for sql in DAMAGES {
+        let of = Damaged::with_jobs((1..=4).map(job)).await;
+        of.damage(sql).await;
+        assert_eq!(of.listed(None).await, [4, 3, 1], "{sql}");
+        assert_eq!(of.listed(Some(State::Queued)).await, [4, 3, 1], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn other_jobs_are_claimed() {
+    for sql in DAMAGES {
+        let other = TypeKey::new("acme", "other").unwrap();
+        let jobs = (1..=5).map(job).chain([NewJob { key: other.clone(), ..job(9) }]);
+        let of = Damaged::with_jobs(jobs).await;
+        of.damage(sql).await;
+        let pick = |key, limit| Pick { key, limit, floor: None };
+        let picks = vec![pick(key(), 2), pick(other, 1)];
+        let (owner, hold) = (Sysid::new(7).unwrap(), Hold::For(LEASE));
+        let claim = Claim { picks, owner, token: Token(1), hold };
+        let claimed = of.store.job_claim(claim).await.unwrap();
+        assert_eq!(claimed_numbers(&claimed), [1, 9], "{sql}");
+        assert_eq!(claimed_numbers(&of.claim(9, 2, hold).await), [3, 4, 5], "{sql}");
+        let stats = of.store.type_stats(Some(&tenant())).await.unwrap();
+        let running: u64 = stats.iter().map(|stats| stats.running).sum();
+        assert_eq!(running, 5, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_finds_the_job_behind_one_that_is_damaged() {
+    for sql in DAMAGES {
+        let of = Damaged::with_jobs([job(2), job(3)]).await;
+        of.damage(sql).await;
+        let claimed = of.claim(1, 1, Hold::For(LEASE)).await;
+        assert_eq!(claimed_numbers(&claimed), [3], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn other_jobs_are_taken_by_name() {
+    for sql in DAMAGES {
+        let of = Damaged::with_jobs((1..=4).map(job)).await;
+        of.damage(sql).await;
+        let decide = |whole: &FullJob| {
+            let expires_at = NOW + LEASE;
+            let owner = Sysid::new(7).unwrap();
+            let lease = Lease { owner, token: Token(1), expires_at, on_beat: false };
+            let state = State::Running;
+            let job = Job { state, lease: Some(lease), ..whole.job.clone() };
+            Taking { put: Put { job, payload: None, purge_at: None }, give: true }
+        };
+        let take = |limit| Take {
+            tenant: tenant(),
+            names: Names::Glob("*".into()),
+            priority: None,
+            hidden: false,
+            limit,
+            payload_bytes_max: u64::MAX,
+            room: Arc::new(|_, _| u32::MAX),
+            after: None,
+            decide: Arc::new(decide),
+        };
+        let mut taken = Vec::new();
+        for limit in [2, 9] {
+            let took = of.store.job_take(take(limit)).await.unwrap();
+            taken.extend(took.given.iter().map(|taken| taken.job.id.get()));
+        }
+        assert_eq!(taken, [1, 3, 4], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn other_jobs_are_given_up() {
+    for sql in DAMAGES {
+        let expires_at = Some(NOW + LEASE);
+        let of = Damaged::with_jobs((1..=3).map(|n| NewJob { expires_at, ..job(n) })).await;
+        of.store.job_insert(insert(vec![job(4)], Durability::Synced)).await.unwrap();
+        of.damage(sql).await;
+        of.clock.advance(LEASE);
+        let given_up = of.store.job_give_up(give_up(Overdue::Expired)).await.unwrap();
+        assert_eq!(numbers(&given_up), [1, 3], "{sql}");
+        let unhandled = Overdue::Unhandled { key: key(), due_for: LEASE };
+        let given_up = of.store.job_give_up(give_up(unhandled)).await.unwrap();
+        assert_eq!(numbers(&given_up), [4], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn other_jobs_are_purged_and_queued_again() {
+    let unknown_state = "UPDATE job SET state = 9 WHERE id = 2";
+    let not_ended = "UPDATE job SET state = 0, priority = 5000 WHERE id = 2";
+    for sql in DAMAGES.into_iter().chain([unknown_state, not_ended]) {
+        let of = Damaged::with_jobs((1..=4).map(job)).await;
+        let claimed = of.claim(4, 1, Hold::For(LEASE)).await;
+        of.settle(&claimed, Ending::Failed).await;
+        of.damage(sql).await;
+        let requeue = Requeue { key: key(), state: State::Failed, limit: 2 };
+        assert_eq!(of.store.job_requeue(requeue).await.unwrap(), 2, "{sql}");
+        assert_eq!(of.listed(Some(State::Queued)).await, [3, 1], "{sql}");
+        of.clock.advance(Duration::from_secs(60));
+        of.store.job_purge(10).await.unwrap();
+        assert_eq!(of.store.job_get(&tenant(), id(4)).await.unwrap(), None, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn jobs_come_in_and_end_beside_a_damaged_parent() {
+    for sql in DAMAGES {
+        let child = |number| NewJob { parent: Some(id(DAMAGED)), ..job(number) };
+        let of = Damaged::with_jobs([job(1), job(DAMAGED), child(3), child(4)]).await;
+        of.damage(sql).await;
+        let more = insert(vec![child(5), job(6), job(DAMAGED)], Durability::Synced);
+        let answers = of.store.job_insert(more).await.unwrap().done().unwrap();
+        assert_eq!(answers, [Inserted::New, Inserted::New, Inserted::Duplicate], "{sql}");
+        let claimed = of.claim(9, 1, Hold::For(LEASE)).await;
+        assert_eq!(claimed_numbers(&claimed), [1, 3, 4, 5, 6], "{sql}");
+        of.settle(&claimed, Ending::Finished).await;
+        of.clock.advance(Duration::from_secs(60));
+        assert_eq!(of.store.job_purge(10).await.unwrap(), 5, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_parent_ends_beside_a_damaged_child() {
+    for sql in DAMAGES {
+        let child = |number| NewJob { parent: Some(id(1)), paused: true, ..job(number) };
+        let of = Damaged::with_jobs([job(1), child(DAMAGED), child(3)]).await;
+        of.damage(sql).await;
+        let end = EndRequest { tenant: tenant(), id: id(1), keep: LEASE };
+        of.store.job_cancel(end).await.unwrap();
+        for number in [1, 3] {
+            let job = of.store.job_get(&tenant(), id(number)).await.unwrap().unwrap();
+            assert_eq!(job.state, State::Cancelled, "{sql}: {number}");
+        }
+    }
+}
+
+/// All writes begin with a look at the clock.
+#[tokio::test]
+async fn the_clock_can_be_set_beside_a_damaged_job() {
+    for sql in DAMAGES {
+        let run_at = NOW + Duration::from_secs(600);
+        let of = Damaged::with_jobs((1..=3).map(|n| NewJob { run_at, ..job(n) })).await;
+        of.damage(sql).await;
+        of.clock.set(NOW - Duration::from_secs(3600));
+        of.store.job_insert(insert(vec![job(4)], Durability::Synced)).await.unwrap();
+        assert!(of.store.job_get(&tenant(), id(4)).await.unwrap().is_some(), "{sql}");
+        assert!(of.clock.now() < NOW);
+    }
+}
+
+/// Whoever looks for the cause finds what SQLite said.
+#[tokio::test]
+async fn an_error_has_the_drivers_own_behind_it() {
+    let of = Damaged::with_jobs([job(DAMAGED)]).await;
+    of.damage(DAMAGES[3]).await;
+    let error = of.store.job_get(&tenant(), id(DAMAGED)).await.unwrap_err();
+    let cause = error.source().expect("what happened, in words");
+    let driver = cause.source().expect("the driver's own error");
+    assert!(driver.downcast_ref::<rusqlite::Error>().is_some(), "{driver:?}");
+    assert!(error.to_string().contains("jobs.db"), "{error}");
+}
