@@ -221,6 +221,7 @@ suite! { $
         every_end_of_an_attempt_gives_its_place_back
         a_smaller_concurrency_waits_for_those_that_run
         picks_of_one_claim_share_a_concurrency
+        what_a_claim_had_no_room_for_is_told_of_again
     }
     count {
         s0_47_only_types_that_can_run_now_are_waiting

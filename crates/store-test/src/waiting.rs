@@ -1,6 +1,7 @@
 //! Which types are open: what changed, tenant by tenant, and by name; and limits of types.
 
 use windlass_core::edit::Edit;
+use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{ChangedLook, NamedLook, NamedTypes, Revision, Settled, WaitingType};
 use windlass_core::{Job, NewJob, State, TypeKey, TypeName, TypeSettings};
 
@@ -345,6 +346,7 @@ pub async fn a_smaller_concurrency_waits_for_those_that_run(harness: &dyn Harnes
     store.type_settings_put(&key("t"), most(3)).await.unwrap();
     let running = store.claim("t", 9, NOW).await;
     store.type_settings_put(&key("t"), most(2)).await.unwrap();
+    assert!(store.claim("t", 9, NOW).await.is_empty(), "three run already");
     for (claimed, places) in running.iter().zip([0, 1, 1]) {
         assert_eq!(store.settle(settlement(claimed, FINISHED)).await, Settled::Done);
         assert_eq!(store.claim("t", 9, NOW).await.len(), places);
@@ -358,4 +360,19 @@ pub async fn picks_of_one_claim_share_a_concurrency(harness: &dyn Harness) {
     let picks = vec![pick("t", 2), pick("t", 2), pick("t", 2)];
     let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [1, 2, 3]);
+}
+
+/// A store takes a bounded number of jobs in one claim; whoever asked for more has to hear of it.
+pub async fn what_a_claim_had_no_room_for_is_told_of_again(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let most = BATCH_JOBS_MAX as i64;
+    store.add((1..=most).map(|n| job_of("very many", n))).await;
+    store.add((1..=9).map(|n| job_of("few", most + n))).await;
+    let since = store.waiting(NOW).await.newest;
+    let picks = vec![pick("very many", most as u32), pick("few", 9)];
+    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap();
+    let few = claimed.iter().filter(|claimed| claimed.job.key == key("few")).count();
+    let changed = store.changed_since(since, 9, NOW).await;
+    assert_eq!(names(&changed.types).contains(&"few"), few < 9, "{few} of them were taken");
+    assert_eq!(store.claim("few", 9, NOW).await.len(), 9 - few);
 }
