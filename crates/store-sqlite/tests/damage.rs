@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_core::edit::{FullJob, Names, Put, Take, Taking};
+use windlass_core::edit::{FullJob, Names, Put, Take, TakeDecision};
 use windlass_core::job::Token;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
@@ -166,13 +166,13 @@ async fn other_jobs_are_taken_by_name() {
     for sql in DAMAGES {
         let of = Damaged::with_jobs((1..=4).map(job)).await;
         of.damage(sql).await;
-        let decide = |whole: &FullJob| {
+        let decide = |whole: &FullJob, _| {
             let expires_at = NOW + LEASE;
             let owner = Sysid::new(7).unwrap();
             let lease = Lease { owner, token: Token(1), expires_at, on_beat: false };
             let state = State::Running;
             let job = Job { state, lease: Some(lease), ..whole.job.clone() };
-            Taking { put: Put { job, payload: None, purge_at: None }, give: true }
+            TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
         };
         let take = |limit| Take {
             tenant: tenant(),

@@ -9,7 +9,7 @@ use windlass_core::handler::TypeSettings;
 use windlass_core::job::{Boot, Progress};
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
 use windlass_core::store::{
-    ChangedLook, Durability, EndRequest, Error, Insert, NamedLook, Piece, Renew, Requeue, Revision,
+    ChangedLook, Durability, EndRequest, Error, Insert, NamedLook, Piece, Renew, Requeue,
     SysidGrant, SysidRenew, SysidReserve,
 };
 
@@ -86,7 +86,7 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
         idempotency_get(tenant, "k")
         type_changed(look)
         type_first(None, 1, 1)
-        type_next(vec![(acme(), Revision::default())], 1)
+        type_next(vec![(acme(), None)], 1)
         type_named(named)
         job_claim(claim_of(vec![pick("t", 1)]))
         job_renew(Renew { leases: vec![lease.clone()], hold: None })

@@ -16,8 +16,8 @@ use crate::store::{
     Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
     IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
-    NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement,
-    Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, WaitingType, Waits,
+    NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement, Settles,
+    Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, WaitingType, Waits,
 };
 use crate::time::Timestamp;
 

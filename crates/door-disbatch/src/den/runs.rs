@@ -138,10 +138,6 @@ impl Runs {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock(&mutex)
-}
-
 /// Removes a task's entry on drop, whatever happened to the task.
 struct EntryGuard {
     runs: Runs,

@@ -341,7 +341,8 @@ impl Ring {
 
     fn next(&self, of: &[(Tenant, Option<TypeName>)], each: usize) -> Vec<WaitingType> {
         let behind = |after: &Option<TypeName>| {
-            let at = |after: &TypeName| self.0.iter().position(|of_type| of_type.key.name == *after);
+            let at =
+                |after: &TypeName| self.0.iter().position(|of_type| of_type.key.name == *after);
             &self.0[after.as_ref().and_then(at).map_or(0, |at| at + 1)..]
         };
         of.iter().flat_map(|(_, after)| behind(after).iter().take(each).cloned()).collect()

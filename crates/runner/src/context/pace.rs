@@ -9,7 +9,6 @@ use std::time::Duration;
 use windlass_core::sync::lock;
 use windlass_core::{Handler, HandlerId};
 
-
 /// Maximum size of a batch, unless the handler sets one.
 const BATCH_DEFAULT: u32 = 100;
 /// Maximum size of a batch, whatever the handler sets.

@@ -114,7 +114,7 @@ async fn of_read(store: &Subject, read: &Read) -> String {
             // When a job that came due is ready is for a look to say.
             store.waiting(store.now()).await;
             let first = store.type_first(None, usize::MAX, usize::MAX).await.unwrap();
-            let tenants = value::tenants().map(|tenant| (tenant, Revision::default())).collect();
+            let tenants = value::tenants().map(|tenant| (tenant, None)).collect();
             let next = store.type_next(tenants, usize::MAX).await.unwrap();
             format!("{:?}", (sorted(first), sorted(next)))
         }

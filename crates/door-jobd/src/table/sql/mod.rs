@@ -133,8 +133,7 @@ impl SqlTable {
     /// Rows accepted without a confirmation go back first, so that they are found again.
     async fn return_unconfirmed(&self) -> Result<(), TableError> {
         let unconfirmed_rows = {
-            let mut unconfirmed_rows =
-                lock(&self.unconfirmed_rows);
+            let mut unconfirmed_rows = lock(&self.unconfirmed_rows);
             std::mem::take(&mut *unconfirmed_rows)
         };
         if unconfirmed_rows.is_empty() {
@@ -146,8 +145,7 @@ impl SqlTable {
         }
         let handed = self.hand_back(&unconfirmed_rows).await;
         if handed.is_err() {
-            lock(&self.unconfirmed_rows)
-                .extend(unconfirmed_rows);
+            lock(&self.unconfirmed_rows).extend(unconfirmed_rows);
         }
         handed
     }
