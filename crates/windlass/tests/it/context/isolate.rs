@@ -201,7 +201,7 @@ in_every_language! {
         python: "while True:\n    pass",
         php: "for (;;);",
         sh: "while :; do :; done",
-    } { over_the_limit(t, json!({"cpu": "1s", "timeout": "30s"}), "processor"); }
+    } { over_the_limit(t, json!({"cpu": "1s", "timeout": "30s"}), "CPU time"); }
 
     fn too_large_a_file(t) {
         node: "require('fs').writeFileSync('file', Buffer.alloc(3_000_000));",
