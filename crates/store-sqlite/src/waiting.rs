@@ -67,7 +67,7 @@ pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTy
         let Some(of_type) = found.next()? else { continue };
         told.insert(tenant.to_owned(), before + 1);
         if before < look.each {
-            answer.types.push(waiting(of_type)?);
+            answer.types.extend(sound(of_type)?);
         }
     }
     let cut = told.iter().filter(|(_, count)| **count > look.each);
@@ -129,7 +129,7 @@ fn next_of(
     let mut rows = find.query([tenant, after.map_or("", TypeName::as_str)])?;
     for _ in 0..each {
         let Some(row) = rows.next()? else { break };
-        page.push(waiting(row)?);
+        page.extend(sound(row)?);
     }
     Ok(())
 }
@@ -217,7 +217,20 @@ fn of_name(conn: &Connection, tenant: &Tenant, name: &str) -> Result<(Option<Wai
     let Some(row) = rows.next()? else { return Ok((None, false)) };
     let full = row.get::<_, Option<bool>>(6)?.unwrap_or(false);
     let open = row.get(7)?;
-    Ok((if open { Some(waiting(row)?) } else { None }, full))
+    Ok((if open { sound(row)? } else { None }, full))
+}
+
+/// `None` for a type whose row is damaged: it is named in the log and passed over, so that it keeps
+/// nobody from the others.
+fn sound(row: &Row<'_>) -> Result<Option<WaitingType>> {
+    match waiting(row) {
+        Err(failure) if failure.is_of_one_row() => {
+            let (tenant, name) = (row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str());
+            tracing::error!(?tenant, ?name, ?failure, "a type is damaged; it is passed over");
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
 }
 
 fn waiting(row: &Row<'_>) -> Result<WaitingType> {

@@ -14,16 +14,17 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_core::edit::{FullJob, Names, Put, Take, TakeDecision};
+use windlass_core::handler::{HandlerOptions, HandlerSpec};
 use windlass_core::job::Token;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{
-    Claim, Claimed, Durability, EndRequest, Error, GiveUp, Hold, Inserted, List, Overdue, Pick,
-    Requeue, Settled, Settlement, SysidReserve,
+    ChangedLook, Claim, Claimed, Durability, EndRequest, Error, GiveUp, Hold, Inserted, List,
+    NamedLook, Overdue, Pick, Requeue, Revision, Settled, Settlement, SysidReserve, WaitingType,
 };
 use windlass_core::time::{Clock, ManualClock};
-use windlass_core::{Job, Lease, Log, NewJob, State, Status, Sysid, TypeKey};
+use windlass_core::{Job, Lang, Lease, Log, NewJob, State, Status, Sysid, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, done, id, insert, job, key, tenant};
@@ -284,4 +285,44 @@ async fn an_error_has_the_drivers_own_behind_it() {
     let driver = cause.source().expect("the driver's own error");
     assert!(driver.downcast_ref::<rusqlite::Error>().is_some(), "{driver:?}");
     assert!(error.to_string().contains("jobs.db"), "{error}");
+}
+
+#[tokio::test]
+async fn other_types_are_told_of_beside_a_damaged_one() {
+    let of = Damaged::with_jobs([job(1)]).await;
+    let others = [("acme", "other"), ("globex", "t")];
+    for ((tenant, name), number) in others.into_iter().zip(2..) {
+        let key = TypeKey::new(tenant, name).unwrap();
+        let new = insert(vec![NewJob { key, ..job(number) }], Durability::Synced);
+        of.store.job_insert(new).await.unwrap();
+    }
+    let damage = "UPDATE type SET settings = 'nonsense' WHERE tenant = 'acme' AND name = 't'";
+    Connection::open(&of.path).unwrap().execute(damage, []).unwrap();
+    assert!(matches!(of.store.type_settings_get(&key()).await, Err(Error::Corrupt(_))));
+    let names = |types: &[WaitingType]| -> Vec<String> {
+        types.iter().map(|of_type| of_type.key.to_string()).collect()
+    };
+    let others: Vec<String> = others.map(|(tenant, name)| format!("{tenant}/{name}")).into();
+    let look = ChangedLook { since: Some(Revision(0)), handled: false, each: 9, limit: 9 };
+    let changed = of.store.type_changed(look).await.unwrap();
+    assert_eq!(names(&changed.types), others);
+    assert_eq!(changed.up_to, changed.newest);
+    let look = NamedLook { tenant: tenant(), names: vec!["*".into()], after: None, limit: 9 };
+    assert_eq!(names(&of.store.type_named(look).await.unwrap().types), others[..1]);
+
+    let spec = HandlerSpec {
+        lang: Lang::Sh,
+        body: "true".into(),
+        before: None,
+        before_each: None,
+        after_each: None,
+        eid: None,
+        options: HandlerOptions::default(),
+    };
+    for (number, (tenant, name)) in (100..).zip([("acme", "t"), ("acme", "other"), ("globex", "t")])
+    {
+        let key = TypeKey::new(tenant, name).unwrap();
+        of.store.handler_put(id(number), &key, spec.clone()).await.unwrap();
+    }
+    assert_eq!(names(&of.store.type_first(None, 9, 9).await.unwrap()), others);
 }
