@@ -67,9 +67,7 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
         };
     }
     let grant = SysidGrant { sysid: sysid(7), boot: Boot(1) };
-    let look = ChangedLook { since: None, handled: true, each: 1, limit: 1 };
     let named = NamedLook { tenant: acme(), names: vec!["t".into()], after: None, limit: 1 };
-    let piece = Piece { id, index: 0, bytes: Bytes::new() };
     let insert = Insert { jobs: vec![job(2)], keys: Vec::new(), mark: None, durability: synced };
     let progress = Progress { percent: 1.0, message: String::new(), at: NOW };
     closed! {
@@ -82,9 +80,9 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
         job_insert(insert)
         job_add(add_of([job(2)], None))
         journal_position(journal(7))
-        payload_put(vec![piece])
+        payload_put(vec![Piece { id, index: 0, bytes: Bytes::new() }])
         idempotency_get(tenant, "k")
-        type_changed(look)
+        type_changed(ChangedLook { since: None, handled: true, each: 1, limit: 1 })
         type_first(None, 1, 1)
         type_next(vec![(acme(), None)], 1)
         type_named(named)
