@@ -127,7 +127,9 @@ fn next_of(
 ) -> Result<()> {
     let mut find = conn.prepare_cached(NEXT_OF)?;
     let mut rows = find.query([tenant, after.map_or("", TypeName::as_str)])?;
-    for _ in 0..each {
+    // A page that is not full means that there are no more, so damaged types do not count.
+    let full = page.len() + each;
+    while page.len() < full {
         let Some(row) = rows.next()? else { break };
         page.extend(sound(row)?);
     }

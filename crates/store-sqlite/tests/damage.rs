@@ -325,4 +325,11 @@ async fn other_types_are_told_of_beside_a_damaged_one() {
         of.store.handler_put(id(number), &key, spec.clone()).await.unwrap();
     }
     assert_eq!(names(&of.store.type_first(None, 9, 9).await.unwrap()), others);
+    // "t" comes after "other" by name, and "u" after the damaged one.
+    let key = TypeKey::new("acme", "u").unwrap();
+    let new = insert(vec![NewJob { key: key.clone(), ..job(9) }], Durability::Synced);
+    of.store.job_insert(new).await.unwrap();
+    of.store.handler_put(id(109), &key, spec).await.unwrap();
+    let page = of.store.type_next(vec![(tenant(), None)], 2).await.unwrap();
+    assert_eq!(names(&page), ["acme/other", "acme/u"], "a damaged type leaves no gap in a page");
 }

@@ -1,6 +1,6 @@
-//! A store forgets what it had not synced, while its clients live on: what was promised is there,
-//! and what was not can be done again, by those who were told that it was done. Where this cannot be
-//! brought about, these cases end at once.
+//! A store forgets what it had not synced while its clients live on: what was promised is still
+//! there, and everything else can be done again by those who had been answered. For stores that
+//! cannot forget, these cases end at once.
 
 use bytes::Bytes;
 

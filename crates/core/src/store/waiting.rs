@@ -26,10 +26,10 @@ pub trait Waits: Send + Sync {
     /// `next_due_at` has passed, and the caller looks again.
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error>;
 
-    /// The first open types with a handler of each tenant after `after`: at most `each` of a tenant,
-    /// tenants and types sorted by name, until there are `limit` or more. A page never ends in the
-    /// middle of a tenant, so the next one begins after its last tenant; a page with fewer than
-    /// `limit` is the last one.
+    /// The first open types with a handler of each tenant after `after`: at most `each` of a
+    /// tenant, tenants and types sorted by name, until there are `limit` or more. A page never ends
+    /// in the middle of a tenant, so the next one begins after its last tenant; a page with fewer
+    /// than `limit` is the last one.
     async fn type_first(
         &self,
         after: Option<Tenant>,
