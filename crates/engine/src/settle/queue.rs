@@ -1,6 +1,7 @@
 //! The queue of verdicts on attempts that ran in this daemon, and the batches in which they are
 //! stored. Both are bounded in number and in memory.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ pub(super) const SETTLE_BATCH_MAX: usize = 1000;
 const SETTLE_BATCH_ADDS_MAX: usize = 2000;
 /// Bytes of one transaction, unless a single settlement has more.
 const SETTLE_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// A settlement with more new jobs or bytes than this is stored by itself.
+const LIGHT_ADDS_MAX: usize = 200;
+const LIGHT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A verdict on an attempt that ran in this daemon.
 pub(crate) struct SettleItem {
@@ -124,15 +128,51 @@ impl EndedAttempt {
     }
 }
 
+/// Verdicts that were taken from the queue and are in no batch yet. Those that bring very many jobs
+/// or bytes take turns with the others, one at a time: an attempt that emits thousands of jobs does
+/// not delay the ends of attempts that do not.
+#[derive(Default)]
+pub(super) struct Pending {
+    light: VecDeque<SettleItem>,
+    heavy: VecDeque<SettleItem>,
+    heavy_next: bool,
+}
+
+impl Pending {
+    pub(super) fn len(&self) -> usize {
+        self.light.len() + self.heavy.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn push(&mut self, item: SettleItem) {
+        let is_heavy =
+            item.settlement.adds.len() > LIGHT_ADDS_MAX || item.bytes() > LIGHT_BYTES_MAX;
+        if is_heavy { &mut self.heavy } else { &mut self.light }.push_back(item);
+    }
+
+    pub(super) fn next_batch(&mut self) -> Option<Batch> {
+        let heavy = self.light.is_empty() || (self.heavy_next && !self.heavy.is_empty());
+        self.heavy_next = !heavy;
+        if heavy {
+            return self.heavy.pop_front().map(|item| Batch::of([item]));
+        }
+        let len = batch_len(&self.light);
+        Some(Batch::of(self.light.drain(..len)))
+    }
+}
+
 /// How many of these items fit into a batch; at least one.
-pub(super) fn batch_len(items: &[SettleItem]) -> usize {
+fn batch_len<'a>(items: impl IntoIterator<Item = &'a SettleItem>) -> usize {
     let (mut adds, mut bytes) = (0, 0);
     let fits = |(index, item): &(usize, &SettleItem)| {
         adds += item.settlement.adds.len();
         bytes += item.bytes();
         *index == 0 || (adds <= SETTLE_BATCH_ADDS_MAX && bytes <= SETTLE_BATCH_BYTES_MAX)
     };
-    items.iter().enumerate().take(SETTLE_BATCH_MAX).take_while(fits).count()
+    items.into_iter().enumerate().take(SETTLE_BATCH_MAX).take_while(fits).count()
 }
 
 #[cfg(test)]
@@ -152,6 +192,22 @@ mod tests {
         let mut item = SettleItem::release(running, None);
         item.settlement.adds = vec![new; adds];
         item
+    }
+
+    #[test]
+    fn attempts_that_bring_very_many_jobs_take_turns_with_the_others() {
+        let mut pending = Pending::default();
+        let mut lens = |push: &[usize], batches: usize| -> Vec<(usize, usize)> {
+            push.iter().for_each(|adds| pending.push(item(*adds, 0)));
+            let batch = |_| pending.next_batch().expect("there are more");
+            let size = |batch: Batch| (batch.attempts.len(), batch.settlements[0].adds.len());
+            (0..batches).map(batch).map(size).collect()
+        };
+        let many = LIGHT_ADDS_MAX + 1;
+        assert_eq!(lens(&[many, many, many, 0, 0], 2), [(2, 0), (1, many)]);
+        assert_eq!(lens(&[0, 0, 0], 2), [(3, 0), (1, many)], "those that came since go first");
+        assert_eq!(lens(&[], 1), [(1, many)]);
+        assert!(pending.is_empty() && pending.next_batch().is_none());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
 use super::conclude::{announce_entered, conclude};
-use super::queue::{Batch, EndedAttempt, SETTLE_BATCH_MAX, SettleItem, batch_len};
+use super::queue::{Batch, EndedAttempt, Pending, SETTLE_BATCH_MAX, SettleItem};
 
 /// Verdicts that may be parked; beyond that, the whole queue waits.
 const PARKED_MAX: usize = 1000;
@@ -34,8 +34,7 @@ pub(crate) struct Settle {
     shared: Arc<Shared>,
     queue: mpsc::Receiver<SettleItem>,
     stop: CancellationToken,
-    /// Taken from the queue, not in a batch yet.
-    taken: Vec<SettleItem>,
+    pending: Pending,
     /// Each of these makes a batch of its own, before the others.
     alone: VecDeque<SettleItem>,
     /// On its way to the store; retried until the store takes it.
@@ -59,7 +58,7 @@ impl Settle {
             shared,
             queue,
             stop,
-            taken: Vec::new(),
+            pending: Pending::default(),
             alone: VecDeque::new(),
             batch: None,
             parked: Vec::new(),
@@ -71,13 +70,18 @@ impl Settle {
 
     /// Waits until there is something to do; false when the service stops.
     async fn something_to_do(&mut self) -> bool {
-        if self.batch.is_some() || !self.alone.is_empty() || !self.taken.is_empty() {
-            return true;
+        if self.batch.is_none() && self.alone.is_empty() && self.pending.is_empty() {
+            let retry = tokio::time::sleep_until(self.parked_until);
+            tokio::select! {
+                () = self.stop.cancelled() => return false,
+                item = self.queue.recv() => item.into_iter().for_each(|item| self.pending.push(item)),
+                () = retry, if !self.parked.is_empty() => {}
+            }
         }
-        tokio::select! {
-            () = self.stop.cancelled() => return false,
-            _ = self.queue.recv_many(&mut self.taken, SETTLE_BATCH_MAX) => {}
-            () = tokio::time::sleep_until(self.parked_until), if !self.parked.is_empty() => {}
+        while self.pending.len() < SETTLE_BATCH_MAX
+            && let Ok(item) = self.queue.try_recv()
+        {
+            self.pending.push(item);
         }
         true
     }
@@ -91,9 +95,8 @@ impl Settle {
         if self.batch.is_none() {
             self.batch = self.alone.pop_front().map(|item| Batch::of([item]));
         }
-        if self.batch.is_none() && !self.taken.is_empty() {
-            let len = batch_len(&self.taken);
-            self.batch = Some(Batch::of(self.taken.drain(..len)));
+        if self.batch.is_none() {
+            self.batch = self.pending.next_batch();
         }
         self.batch.as_ref()
     }
@@ -141,7 +144,7 @@ impl Settle {
             match answer {
                 Settled::Unfit { parent, unfit } => {
                     let why = direct::unfit_parent(parent, unfit);
-                    self.taken.push(attempt.refused(shared, settlement, &why));
+                    self.pending.push(attempt.refused(shared, settlement, &why));
                 }
                 answer => {
                     shared.running.remove(attempt.running.attempt_id());
