@@ -103,7 +103,8 @@ fn settle_one(
         Err((parent, unfit)) => return Ok(Settled::Unfit { parent, unfit }),
     }
     if settlement.adds.iter().any(|new| new.parent == Some(settlement.lease.id)) {
-        leased.parts |= part::FAMILY;
+        // Those that entered have marked it.
+        leased.parts = find_leased(find, id)?.map_or(leased.parts, |now| now.parts);
     }
     let waits = waits_for_children(tx.conn, &leased, settlement)?;
     if !waits {

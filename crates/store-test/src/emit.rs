@@ -154,6 +154,16 @@ pub async fn a_child_begins_as_its_parent_lets_it(harness: &dyn Harness) {
     assert_eq!(store.get(12).await.parent, Some(id(2)));
 }
 
+pub async fn a_child_that_is_kept_out_makes_no_parent(harness: &dyn Harness) {
+    let (store, claimed) = running(harness).await;
+    store.add([keyed(2)]).await;
+    let adds = vec![NewJob { parent: Some(id(1)), ..keyed(3) }, child_of(2, 1)];
+    let end = Settlement { verdict: FAILED, ..asking(&claimed, adds) };
+    let answer = store.settle_all([end]).await;
+    assert_eq!((answer.settled, answer.moved), (vec![Settled::Done], Default::default()));
+    assert!(!store.get(1).await.children);
+}
+
 pub async fn a_child_of_a_hidden_parent_is_hidden(harness: &dyn Harness) {
     let (store, claimed) = running(harness).await;
     let extra = Extra { hidden: true, ..Extra::default() };

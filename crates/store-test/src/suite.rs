@@ -326,6 +326,7 @@ suite! { $
         a_held_key_keeps_a_job_out_and_no_other
         an_id_that_is_there_enters_once
         a_child_begins_as_its_parent_lets_it
+        a_child_that_is_kept_out_makes_no_parent
         a_child_of_a_hidden_parent_is_hidden
         an_attempt_that_asked_for_children_of_its_own_job_waits_for_them
         children_of_an_attempt_that_did_not_end_well_stay_paused
