@@ -13,22 +13,39 @@ use crate::name::{Invalid, TypeName};
 use crate::repeat::Repeat;
 use crate::time::{Timestamp, parse_duration, parse_time};
 
-/// Absent values mean: run now, default priority, the handler's time limit, no expiry, no unique
-/// key, nothing follows.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// The options of a job, from its add until it becomes a `NewJob`. Absent values mean: run now,
+/// default priority, the handler's time limit, no expiry, no unique key, nothing follows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddOptions {
+    /// Don't run before this time.
     pub run_at: Option<Timestamp>,
     pub priority: Priority,
-    /// Time limit of one attempt.
+    /// Time limit of one attempt, in whole milliseconds.
     pub timeout: Option<Duration>,
-    /// Expires this long after the add.
-    pub expires: Option<Duration>,
+    pub expires: Option<Expiry>,
     pub unique: Option<String>,
     /// The type that gets the result of the job as its payload.
     pub then: Option<TypeName>,
     /// The job that waits for this one.
     pub parent: Option<JobId>,
     pub extra: Extra,
+}
+
+/// When a job that has not ended is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// This long after its creation.
+    After(Duration),
+    At(Timestamp),
+}
+
+impl Expiry {
+    pub fn of(self, created_at: Timestamp) -> Timestamp {
+        match self {
+            Expiry::After(duration) => created_at + duration,
+            Expiry::At(time) => time,
+        }
+    }
 }
 
 /// The options as they were sent, not yet checked.
@@ -73,7 +90,7 @@ impl RawOptions {
             run_at,
             priority: self.priority.map(Priority::new).transpose()?.unwrap_or_default(),
             timeout: above_zero("timeout", self.timeout)?,
-            expires: above_zero("expires", self.expires)?,
+            expires: above_zero("expires", self.expires)?.map(Expiry::After),
             unique: self.unique,
             then: self.then.map(name).transpose()?,
             parent: self.parent.map(id).transpose()?,
@@ -169,7 +186,7 @@ mod tests {
             run_at: Some(Timestamp(3000)),
             priority: Priority::new(7).unwrap(),
             timeout: Some(seconds(60)),
-            expires: Some(seconds(3600)),
+            expires: Some(Expiry::After(seconds(3600))),
             unique: Some("k".into()),
             then: Some(TypeName::new("next").unwrap()),
             parent: JobId::new(17),

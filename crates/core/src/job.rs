@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::add::AddOptions;
 use crate::id::{JobId, Sysid};
 use crate::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES, PRIORITY_DEFAULT, PRIORITY_MAX};
 use crate::name::{Invalid, TypeKey, TypeName};
@@ -97,19 +98,30 @@ impl Extra {
 impl NewJob {
     /// A job without options: due now, with the default priority.
     pub fn new(id: JobId, key: TypeKey, payload: Payload, now: Timestamp) -> NewJob {
+        NewJob::with(AddOptions::default(), id, key, payload, now)
+    }
+
+    /// A job with these options, created now.
+    pub fn with(
+        options: AddOptions,
+        id: JobId,
+        key: TypeKey,
+        payload: Payload,
+        now: Timestamp,
+    ) -> NewJob {
         NewJob {
             id,
             key,
-            priority: Priority::default(),
-            run_at: now,
+            priority: options.priority,
+            run_at: options.run_at.unwrap_or(now),
             created_at: now,
-            expires_at: None,
-            timeout: None,
-            unique: None,
-            then: None,
-            parent: None,
+            expires_at: options.expires.map(|expiry| expiry.of(now)),
+            timeout: options.timeout,
+            unique: options.unique,
+            then: options.then,
+            parent: options.parent,
             paused: false,
-            extra: Extra::default(),
+            extra: options.extra,
             payload,
         }
     }

@@ -137,6 +137,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use windlass_core::Timestamp;
+    use windlass_core::add::Expiry;
     use windlass_core::time::ManualClock;
 
     fn parse(text: &str) -> Result<Vec<(Bytes, AddOptions)>, Failure> {
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(options[0].run_at, Some(Timestamp(3000)));
         assert_eq!(options[0].priority.get(), 7);
         assert_eq!(options[0].timeout, Some(Duration::from_secs(60)));
-        assert_eq!(options[0].expires, Some(Duration::from_secs(3600)));
+        assert_eq!(options[0].expires, Some(Expiry::After(Duration::from_secs(3600))));
         assert_eq!(options[0].unique.as_deref(), Some("k"));
         assert_eq!(options[0].extra.repeat.as_deref(), Some("HOURLY"));
         assert_eq!(options[0].parent, windlass_core::JobId::new(5));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use windlass_core::time::SystemClock;
-use windlass_core::{Priority, Sysid, TypeKey};
+use windlass_core::{AddOptions, Sysid, TypeKey};
 use windlass_journal::{AddPayload, Entry, Journal, Options};
 
 const LINES: usize = 1000;
@@ -64,12 +64,7 @@ fn entries(payload: &Bytes, count: usize) -> Result<Vec<Entry>, Failure> {
     let entry = Entry {
         key: TypeKey::new("acme", "mail").map_err(|invalid| invalid.to_string())?,
         payload: AddPayload::Inline(payload.clone()),
-        priority: Priority::default(),
-        run_at: None,
-        expires_at: None,
-        timeout: None,
-        then: None,
-        extra: Default::default(),
+        options: AddOptions::default(),
     };
     Ok(vec![entry; count])
 }

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use windlass_core::{JobId, Timestamp};
+use windlass_core::{AddOptions, JobId, Timestamp};
 
 use crate::decode::Decoder;
 use crate::disk::Disk;
-use crate::entry::{JobOptions, KeyNote};
+use crate::entry::KeyNote;
 use crate::segment;
 
 /// A chunk ends with the record that makes it this long.
@@ -21,7 +21,7 @@ pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Context {
     pub(crate) created_at: Timestamp,
-    pub(crate) options: JobOptions,
+    pub(crate) options: AddOptions,
     /// The key of the append that this point is inside of, if it had one.
     pub(crate) note: Option<Arc<KeyNote>>,
 }
@@ -120,7 +120,7 @@ impl Chunk {
             if !fits(size, line.id) {
                 return cut.map(|cut| self.split_at(bytes, cut, line.id));
             }
-            let (at, last, context) = (line.end, line.id, decoder.context());
+            let (at, last, context) = (line.end, line.id, decoder.context().clone());
             cut = Some(Boundary { at, records, spooled_bytes, last, context });
         }
         None

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
+use windlass_core::add::Expiry;
 use windlass_core::store::IdempotencyKey;
-use windlass_core::{JobId, NewJob, Payload, Priority, Timestamp, TypeKey, TypeName};
+use windlass_core::{AddOptions, JobId, NewJob, Payload, Priority, Timestamp, TypeKey, TypeName};
 
 use crate::chunk::Context;
 use crate::encode::{FRAME_END, FRAME_START, checksum};
-use crate::entry::{JobOptions, KeyNote, Record};
+use crate::entry::{KeyNote, Record};
 use crate::segment::{Salt, attribute};
 
 /// Longest head line of a frame to look for.
@@ -77,8 +78,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// What applies at the current position.
-    pub(crate) fn context(&self) -> Context {
-        self.context.clone()
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
     pub(crate) fn at(&self) -> usize {
@@ -203,39 +204,32 @@ impl<'a> Line<'a> {
     pub(crate) fn to_record(
         &self,
         bytes: &Bytes,
-        context: Context,
+        context: &Context,
         types: &mut TypeMemo<'a>,
         spool_dir: &Path,
     ) -> Result<Record, String> {
-        let Context { created_at, options, .. } = context;
         let key = types.get(self.type_text)?;
         let payload = match self.file {
             Some(file) => Payload::Pieces { bytes: file.bytes },
             None => Payload::Inline(bytes.slice(self.payload.clone())),
         };
-        let job = NewJob {
-            priority: options.priority,
-            run_at: options.run_at.unwrap_or(created_at),
-            expires_at: options.expires_at,
-            timeout: options.timeout_ms.map(Duration::from_millis),
-            then: options.then,
-            extra: options.extra,
-            ..NewJob::new(self.id, key, payload, created_at)
-        };
+        let job = NewJob::with(context.options.clone(), self.id, key, payload, context.created_at);
         let spool = self.file.map(|file| spool_dir.join(file.name));
         Ok(Record { job, spool, note: self.note.clone() })
     }
 }
 
-fn job_options(attributes: &str) -> Option<JobOptions> {
-    let mut options = JobOptions::default();
+fn job_options(attributes: &str) -> Option<AddOptions> {
+    let mut options = AddOptions::default();
     for part in attributes.split(',').filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=')?;
         match name {
             "priority" => options.priority = Priority::new(value.parse().ok()?).ok()?,
             "run_at_ms" => options.run_at = Some(Timestamp(value.parse().ok()?)),
-            "expires_at_ms" => options.expires_at = Some(Timestamp(value.parse().ok()?)),
-            "timeout_ms" => options.timeout_ms = Some(value.parse().ok()?),
+            "expires_at_ms" => {
+                options.expires = Some(Expiry::At(Timestamp(value.parse().ok()?)));
+            }
+            "timeout_ms" => options.timeout = Some(Duration::from_millis(value.parse().ok()?)),
             "then" => options.then = Some(TypeName::new(&unescaped(value)?).ok()?),
             "repeat" => options.extra.repeat = Some(unescaped(value)?.into()),
             "door_text" => options.extra.door_text = Some(unescaped(value)?.into()),

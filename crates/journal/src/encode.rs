@@ -9,10 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use windlass_core::store::IdempotencyKey;
-use windlass_core::{JobId, Priority, Timestamp, TypeName};
+use windlass_core::{AddOptions, JobId, Priority, Timestamp, TypeName};
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
-use crate::entry::{AddPayload, Entry, JobOptions, KeyNote};
+use crate::entry::{AddPayload, Entry, KeyNote};
 use crate::error::Error;
 use crate::segment::Salt;
 use crate::unread::CacheRoom;
@@ -73,9 +73,8 @@ impl Frame {
     pub(crate) fn push(&mut self, entries: &[Entry], ids: &[JobId], key: Option<&IdempotencyKey>) {
         for (index, (entry, &id)) in entries.iter().zip(ids).enumerate() {
             self.open_piece(id);
-            let options = entry.job_options();
-            if options != self.context.options {
-                self.push_options(options);
+            if entry.options != self.context.options {
+                self.push_options(&entry.options);
             }
             if let (0, Some(key)) = (index, key) {
                 self.push_note(KeyNote { key: key.clone(), ids: ids.to_vec() });
@@ -190,7 +189,9 @@ impl Frame {
         self.buffer.push(b'\n');
     }
 
-    fn push_options(&mut self, options: JobOptions) {
+    /// Defaults are not written.
+    fn push_options(&mut self, options: &AddOptions) {
+        debug_assert!(options.unique.is_none() && options.parent.is_none(), "{options:?}");
         let mut attributes = Vec::new();
         if options.priority != Priority::default() {
             attributes.push(format!("priority={}", options.priority.get()));
@@ -198,11 +199,12 @@ impl Frame {
         if let Some(run_at) = options.run_at {
             attributes.push(format!("run_at_ms={}", run_at.ms()));
         }
-        if let Some(expires_at) = options.expires_at {
+        if let Some(expiry) = options.expires {
+            let expires_at = expiry.of(self.context.created_at);
             attributes.push(format!("expires_at_ms={}", expires_at.ms()));
         }
-        if let Some(timeout_ms) = options.timeout_ms {
-            attributes.push(format!("timeout_ms={timeout_ms}"));
+        if let Some(timeout) = options.timeout {
+            attributes.push(format!("timeout_ms={}", timeout.as_millis() as u64));
         }
         let texts = [
             ("then", options.then.as_ref().map(TypeName::as_str)),
@@ -221,7 +223,7 @@ impl Frame {
         }
         let space = if attributes.is_empty() { "" } else { " " };
         self.push_text(&format!("#:Options{space}{}\n", attributes.join(",")));
-        self.context.options = options;
+        self.context.options = options.clone();
     }
 
     fn push_note(&mut self, note: KeyNote) {

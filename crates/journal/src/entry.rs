@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use windlass_core::store::IdempotencyKey;
-use windlass_core::{Extra, JobId, NewJob, Priority, Timestamp, TypeKey, TypeName};
+use windlass_core::{AddOptions, JobId, NewJob, TypeKey};
 
 use crate::spool::Spool;
 
@@ -15,15 +14,8 @@ use crate::spool::Spool;
 pub struct Entry {
     pub key: TypeKey,
     pub payload: AddPayload,
-    pub priority: Priority,
-    /// Don't run before this time; absent means at once.
-    pub run_at: Option<Timestamp>,
-    pub expires_at: Option<Timestamp>,
-    /// Kept in whole milliseconds.
-    pub timeout: Option<Duration>,
-    /// The type that gets the job's result.
-    pub then: Option<TypeName>,
-    pub extra: Extra,
+    /// Without `unique` and `parent`, which the files do not keep.
+    pub options: AddOptions,
 }
 
 /// The payload of a job to be accepted.
@@ -77,29 +69,7 @@ pub struct Stats {
     pub healthy: Option<String>,
 }
 
-/// The options of a job in the files; defaults are not written.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct JobOptions {
-    pub(crate) priority: Priority,
-    pub(crate) run_at: Option<Timestamp>,
-    pub(crate) expires_at: Option<Timestamp>,
-    pub(crate) timeout_ms: Option<u64>,
-    pub(crate) then: Option<TypeName>,
-    pub(crate) extra: Extra,
-}
-
 impl Entry {
-    pub(crate) fn job_options(&self) -> JobOptions {
-        JobOptions {
-            priority: self.priority,
-            run_at: self.run_at,
-            expires_at: self.expires_at,
-            timeout_ms: self.timeout.map(|timeout| timeout.as_millis() as u64),
-            then: self.then.clone(),
-            extra: self.extra.clone(),
-        }
-    }
-
     /// Upper estimate of the entry's size in memory and in a frame.
     pub(crate) fn cost_bytes(&self) -> usize {
         const LINE_OVERHEAD_BYTES: usize = 64;
@@ -108,12 +78,13 @@ impl Entry {
             AddPayload::Inline(bytes) => bytes.len(),
             AddPayload::Spooled(_) => LINE_OVERHEAD_BYTES,
         };
-        let texts = [&self.extra.repeat, &self.extra.door_text, &self.extra.run_at_text];
+        let AddOptions { then, extra, .. } = &self.options;
+        let texts = [&extra.repeat, &extra.door_text, &extra.run_at_text];
         let extra: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
         payload
             + self.key.tenant.as_str().len()
             + self.key.name.as_str().len()
-            + ESCAPED_BYTES_MAX * (self.then.as_ref().map_or(0, |then| then.as_str().len()) + extra)
+            + ESCAPED_BYTES_MAX * (then.as_ref().map_or(0, |then| then.as_str().len()) + extra)
             + LINE_OVERHEAD_BYTES
     }
 }

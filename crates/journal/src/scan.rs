@@ -82,13 +82,13 @@ impl Scan {
                 self.spools.insert(file.name.to_owned(), line.id);
             }
             if self.after >= Some(line.id) {
-                open = Open::at(line.end, decoder.context());
+                open = Open::at(line.end, decoder.context().clone());
                 continue;
             }
             open.add(&line);
             if line.end - open.start >= CHUNK_BYTES {
                 self.close(text.segment, range.start, frame, &open, line.end);
-                open = Open::at(line.end, decoder.context());
+                open = Open::at(line.end, decoder.context().clone());
             }
         }
         self.close(text.segment, range.start, frame, &open, frame.len());

@@ -3,7 +3,7 @@
 
 use windlass_core::family::Unfit;
 use windlass_core::store::{self, Add, IdempotencyKey, IdempotencyRecord};
-use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
+use windlass_core::{Invalid, JobId, NewJob, Payload, Tenant, TypeKey};
 use windlass_journal::{AddPayload, Spool};
 
 use crate::accept::KEY_PATIENCE;
@@ -53,7 +53,7 @@ pub(crate) async fn add(
                 Payload::Pieces { bytes }
             }
         };
-        new.push(new_job(id, key.clone(), payload, options, now));
+        new.push(NewJob::with(options, id, key.clone(), payload, now));
     }
     parents_in_store(shared, &new).await?;
     if !spools.is_empty() {
@@ -125,26 +125,6 @@ async fn put_spools(shared: &Shared, spools: &[(JobId, Spool)]) -> Result<Option
         }
     }
     Ok(None)
-}
-
-pub(crate) fn new_job(
-    id: JobId,
-    key: TypeKey,
-    payload: Payload,
-    options: AddOptions,
-    now: Timestamp,
-) -> NewJob {
-    NewJob {
-        priority: options.priority,
-        run_at: options.run_at.unwrap_or(now),
-        expires_at: options.expires.map(|after| now + after),
-        timeout: options.timeout,
-        unique: options.unique,
-        then: options.then,
-        parent: options.parent,
-        extra: options.extra,
-        ..NewJob::new(id, key, payload, now)
-    }
 }
 
 /// The error for an add whose parent cannot have children.

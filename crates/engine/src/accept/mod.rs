@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use windlass_core::limit::{BATCH_JOBS_MAX, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX};
 use windlass_core::runner::Emitted;
 use windlass_core::store::{IdempotencyKey, IdempotencyRecord};
-use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
+use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, TypeKey};
 use windlass_journal::{AddPayload, Entry};
 
 use crate::api::{AddJob, Added};
@@ -159,7 +159,7 @@ pub(crate) async fn emitted(
     let new = |Emitted { name, payload, options }: Emitted| {
         let id = shared.journal.make_id().map_err(storage_error)?;
         let key = TypeKey { tenant: tenant.clone(), name };
-        Ok(direct::new_job(id, key, Payload::Inline(payload), options, now))
+        Ok(NewJob::with(options, id, key, Payload::Inline(payload), now))
     };
     let jobs = emitted.into_iter().map(new).collect::<Result<Vec<_>, Error>>()?;
     direct::parents_in_store(shared, &jobs).await?;
@@ -172,30 +172,9 @@ async fn append_jobs(
     jobs: Vec<AddJob>,
     note: Option<IdempotencyKey>,
 ) -> Result<Vec<JobId>, Error> {
-    let now = shared.now();
-    let entry = |AddJob { payload, options }| entry(key.clone(), payload, options, now);
-    append(shared, jobs.into_iter().map(entry).collect(), note).await
-}
-
-async fn append(
-    shared: &Shared,
-    entries: Vec<Entry>,
-    note: Option<IdempotencyKey>,
-) -> Result<Vec<JobId>, Error> {
+    let entry = |AddJob { payload, options }| Entry { key: key.clone(), payload, options };
+    let entries = jobs.into_iter().map(entry).collect();
     let ids = shared.journal.append(entries, note).await.map_err(storage_error)?;
     ids.last().into_iter().for_each(|id| shared.fresh.note_appended(*id));
     Ok(ids)
-}
-
-fn entry(key: TypeKey, payload: AddPayload, options: AddOptions, now: Timestamp) -> Entry {
-    Entry {
-        key,
-        payload,
-        priority: options.priority,
-        run_at: options.run_at,
-        expires_at: options.expires.map(|after| now + after),
-        timeout: options.timeout,
-        then: options.then,
-        extra: options.extra,
-    }
 }

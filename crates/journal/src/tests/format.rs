@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use bytes::Bytes;
+use windlass_core::add::Expiry;
 use windlass_core::store::IdempotencyKey;
-use windlass_core::{TypeKey, TypeName};
+use windlass_core::{Priority, TypeKey, TypeName};
 
 use super::*;
 
@@ -112,19 +113,25 @@ fn random_entry(luck: &mut fastrand::Rng) -> Entry {
     let mut made = entry(payload);
     if luck.bool() {
         made.key = TypeKey::new(["a", "b-1"][luck.usize(..2)], "t/x").unwrap();
-        made.priority = Priority::new(luck.i64(0..=1000)).unwrap();
-        made.run_at = luck.bool().then(|| Timestamp(luck.i64(..)));
-        made.expires_at = luck.bool().then(|| Timestamp(luck.i64(..)));
-        made.then = luck.bool().then(|| TypeName::new(["u", "ä, %=b"][luck.usize(..2)]).unwrap());
+        let options = &mut made.options;
+        options.priority = Priority::new(luck.i64(0..=1000)).unwrap();
+        options.run_at = luck.bool().then(|| Timestamp(luck.i64(..)));
+        let expiry = [
+            Expiry::At(Timestamp(luck.i64(..))),
+            Expiry::After(Duration::from_millis(luck.u64(..1 << 40))),
+        ];
+        options.expires = luck.bool().then(|| expiry[luck.usize(..2)]);
+        options.then =
+            luck.bool().then(|| TypeName::new(["u", "ä, %=b"][luck.usize(..2)]).unwrap());
         let text = |luck: &mut fastrand::Rng| {
             luck.bool().then(|| ["HOURLY", "a, b%\n=ä"][luck.usize(..2)].into())
         };
-        made.extra.repeat = text(luck);
-        made.extra.door_text = text(luck);
-        made.extra.run_at_text = text(luck);
-        made.extra.order_key = if luck.bool() { luck.i64(..) } else { 0 };
-        made.extra.hidden = luck.bool();
-        made.timeout = luck.bool().then(|| Duration::from_millis(luck.u64(..)));
+        options.extra.repeat = text(luck);
+        options.extra.door_text = text(luck);
+        options.extra.run_at_text = text(luck);
+        options.extra.order_key = if luck.bool() { luck.i64(..) } else { 0 };
+        options.extra.hidden = luck.bool();
+        options.timeout = luck.bool().then(|| Duration::from_millis(luck.u64(..)));
     }
     made
 }
@@ -133,16 +140,16 @@ fn check_same(sent: &[Entry], records: &[Record], seed: u64) {
     assert_eq!(sent.len(), records.len(), "seed {seed}");
     for (entry, record) in sent.iter().zip(records) {
         let AddPayload::Inline(bytes) = &entry.payload else { panic!("not inline") };
-        let job = &record.job;
+        let (job, options) = (&record.job, &entry.options);
         assert_eq!(payload(record), &bytes[..], "seed {seed}");
         assert_eq!(job.key, entry.key, "seed {seed}");
-        assert_eq!(job.priority, entry.priority, "seed {seed}");
+        assert_eq!(job.priority, options.priority, "seed {seed}");
         assert_eq!(job.created_at, NOW, "seed {seed}");
-        assert_eq!(job.run_at, entry.run_at.unwrap_or(NOW), "seed {seed}");
-        assert_eq!(job.expires_at, entry.expires_at, "seed {seed}");
-        assert_eq!(job.timeout, entry.timeout, "seed {seed}");
-        assert_eq!(job.then, entry.then, "seed {seed}");
-        assert_eq!(job.extra, entry.extra, "seed {seed}");
+        assert_eq!(job.run_at, options.run_at.unwrap_or(NOW), "seed {seed}");
+        assert_eq!(job.expires_at, options.expires.map(|expiry| expiry.of(NOW)), "seed {seed}");
+        assert_eq!(job.timeout, options.timeout, "seed {seed}");
+        assert_eq!(job.then, options.then, "seed {seed}");
+        assert_eq!(job.extra, options.extra, "seed {seed}");
     }
 }
 

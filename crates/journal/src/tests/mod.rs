@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use windlass_core::time::{Clock, ManualClock};
-use windlass_core::{JobId, Payload, Priority, Sysid, Timestamp, TypeKey};
+use windlass_core::{AddOptions, JobId, Payload, Sysid, Timestamp, TypeKey};
 
 use crate::{AddPayload, Entry, Error, Journal, Options, Record};
 
@@ -63,12 +63,7 @@ fn entry(payload: impl Into<Bytes>) -> Entry {
     Entry {
         key: TypeKey::new("acme", "mail").unwrap(),
         payload: AddPayload::Inline(payload.into()),
-        priority: Priority::default(),
-        run_at: None,
-        then: None,
-        extra: Default::default(),
-        expires_at: None,
-        timeout: None,
+        options: AddOptions::default(),
     }
 }
 
