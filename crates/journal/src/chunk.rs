@@ -19,7 +19,7 @@ pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What applies to the records from some point of a segment on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Context {
+pub(crate) struct FrameState {
     pub(crate) created_at: Timestamp,
     pub(crate) options: AddOptions,
     /// The key of the append that this point is inside of, if it had one.
@@ -38,7 +38,7 @@ pub(crate) struct Chunk {
     pub(crate) first: JobId,
     pub(crate) last: JobId,
     /// What applies at the first byte.
-    pub(crate) context: Context,
+    pub(crate) state: FrameState,
     pub(crate) content: Content,
 }
 
@@ -110,7 +110,7 @@ impl Chunk {
         bytes: &Bytes,
         fits: impl Fn(Size, JobId) -> bool,
     ) -> Option<(Chunk, Chunk)> {
-        let mut decoder = Decoder::new(bytes, self.context.clone());
+        let mut decoder = Decoder::new(bytes, self.state.clone());
         let mut cut = None;
         let (mut records, mut spooled_bytes) = (0, 0);
         while let Ok(Some(line)) = decoder.next() {
@@ -120,8 +120,8 @@ impl Chunk {
             if !fits(size, line.id) {
                 return cut.map(|cut| self.split_at(bytes, cut, line.id));
             }
-            let (at, last, context) = (line.end, line.id, decoder.context().clone());
-            cut = Some(Boundary { at, records, spooled_bytes, last, context });
+            let (at, last, state) = (line.end, line.id, decoder.state().clone());
+            cut = Some(Boundary { at, records, spooled_bytes, last, state });
         }
         None
     }
@@ -146,7 +146,7 @@ impl Chunk {
             records: self.records - cut.records,
             spooled_bytes: self.spooled_bytes - cut.spooled_bytes,
             first: next,
-            context: cut.context,
+            state: cut.state,
             ..part(cut.at..self.bytes)
         };
         (head, tail)
@@ -159,7 +159,7 @@ struct Boundary {
     records: u32,
     spooled_bytes: u64,
     last: JobId,
-    context: Context,
+    state: FrameState,
 }
 
 /// The size of some records, spooled payloads included.

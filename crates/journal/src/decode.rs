@@ -12,7 +12,7 @@ use windlass_core::add::Expiry;
 use windlass_core::store::IdempotencyKey;
 use windlass_core::{AddOptions, JobId, NewJob, Payload, Priority, Timestamp, TypeKey, TypeName};
 
-use crate::chunk::Context;
+use crate::chunk::FrameState;
 use crate::encode::{FRAME_END, FRAME_START, checksum};
 use crate::entry::{KeyNote, Record};
 use crate::segment::{Salt, attribute};
@@ -49,7 +49,7 @@ pub(crate) fn frame_behind(bytes: &[u8], from: usize, salt: &Salt) -> Option<usi
 pub(crate) struct Decoder<'a> {
     bytes: &'a [u8],
     at: usize,
-    context: Context,
+    state: FrameState,
     /// What the preceding lines say about a record.
     counted: Option<usize>,
     file: Option<FileRef<'a>>,
@@ -73,13 +73,13 @@ pub(crate) struct FileRef<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    pub(crate) fn new(bytes: &'a [u8], context: Context) -> Decoder<'a> {
-        Decoder { bytes, at: 0, context, counted: None, file: None }
+    pub(crate) fn new(bytes: &'a [u8], state: FrameState) -> Decoder<'a> {
+        Decoder { bytes, at: 0, state, counted: None, file: None }
     }
 
     /// What applies at the current position.
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
+    pub(crate) fn state(&self) -> &FrameState {
+        &self.state
     }
 
     pub(crate) fn at(&self) -> usize {
@@ -108,10 +108,10 @@ impl<'a> Decoder<'a> {
             "#:Batch" => {
                 let date: jiff::Timestamp = attribute(rest, "date")?.parse().ok()?;
                 let created_at = Timestamp(date.as_millisecond());
-                self.context = Context { created_at, ..Context::default() };
+                self.state = FrameState { created_at, ..FrameState::default() };
             }
-            "#:EndBatch" => (self.context.options, self.context.note) = Default::default(),
-            "#:Options" => self.context.options = job_options(rest)?,
+            "#:EndBatch" => (self.state.options, self.state.note) = Default::default(),
+            "#:Options" => self.state.options = job_options(rest)?,
             "#:Bytes" => self.counted = Some(rest.parse().ok()?),
             "#:File" => {
                 let bytes = attribute(rest, "bytes")?.parse().ok()?;
@@ -123,7 +123,7 @@ impl<'a> Decoder<'a> {
                 let key = unescaped(attribute(rest, "key")?)?.into_owned();
                 let ids = ids_of_runs(attribute(rest, "ids")?)?;
                 let key = IdempotencyKey { key, fingerprint };
-                self.context.note = Some(Arc::new(KeyNote { key, ids }));
+                self.state.note = Some(Arc::new(KeyNote { key, ids }));
             }
             _ => return None,
         }
@@ -150,9 +150,9 @@ impl<'a> Decoder<'a> {
             return Err("a counted payload does not end where it should".into());
         }
         self.at = end + 1;
-        let note = self.context.note.clone().filter(|note| note.is_of(id));
+        let note = self.state.note.clone().filter(|note| note.is_of(id));
         if note.as_ref().is_none_or(|note| note.ids.last() == Some(&id)) {
-            self.context.note = None;
+            self.state.note = None;
         }
         Ok(Line { id, type_text, payload: start..end, file: self.file.take(), note, end: self.at })
     }
@@ -161,16 +161,16 @@ impl<'a> Decoder<'a> {
 /// All records in `bytes` that are newer than `floor`. Payloads share the memory of `bytes`.
 pub(crate) fn records(
     bytes: &Bytes,
-    context: Context,
+    state: FrameState,
     floor: Option<JobId>,
     spool_dir: &Path,
     into: &mut Vec<Record>,
 ) -> Result<(), String> {
-    let mut decoder = Decoder::new(bytes, context);
+    let mut decoder = Decoder::new(bytes, state);
     let mut types = TypeMemo::default();
     while let Some(line) = decoder.next()? {
         if Some(line.id) > floor {
-            into.push(line.to_record(bytes, decoder.context(), &mut types, spool_dir)?);
+            into.push(line.to_record(bytes, decoder.state(), &mut types, spool_dir)?);
         }
     }
     Ok(())
@@ -200,11 +200,11 @@ impl<'a> Line<'a> {
         self.file.map_or(0, |file| file.bytes)
     }
 
-    /// `bytes` and `context` are those of the decoder that the line comes from.
+    /// `bytes` and `state` are those of the decoder that the line comes from.
     pub(crate) fn to_record(
         &self,
         bytes: &Bytes,
-        context: &Context,
+        state: &FrameState,
         types: &mut TypeMemo<'a>,
         spool_dir: &Path,
     ) -> Result<Record, String> {
@@ -213,7 +213,7 @@ impl<'a> Line<'a> {
             Some(file) => Payload::Pieces { bytes: file.bytes },
             None => Payload::Inline(bytes.slice(self.payload.clone())),
         };
-        let job = NewJob::with(context.options.clone(), self.id, key, payload, context.created_at);
+        let job = NewJob::with(state.options.clone(), self.id, key, payload, state.created_at);
         let spool = self.file.map(|file| spool_dir.join(file.name));
         Ok(Record { job, spool, note: self.note.clone() })
     }

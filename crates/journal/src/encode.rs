@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use windlass_core::store::IdempotencyKey;
 use windlass_core::{AddOptions, JobId, Priority, Timestamp, TypeName};
 
-use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
+use crate::chunk::{CHUNK_BYTES, Chunk, Content, FrameState};
 use crate::entry::{AddPayload, Entry, KeyNote};
 use crate::error::Error;
 use crate::segment::Salt;
@@ -33,20 +33,20 @@ pub(crate) struct Frame {
     /// Where the finished frame starts in the buffer.
     start: usize,
     /// What applies at the end of the buffer.
-    context: Context,
+    state: FrameState,
     records: u64,
-    pieces: Vec<Piece>,
+    spans: Vec<Span>,
 }
 
 /// A run of records in the buffer, which becomes a chunk.
-struct Piece {
+struct Span {
     end: usize,
     records: u32,
     spooled_bytes: u64,
     first: JobId,
     last: JobId,
     /// What applies at its first byte.
-    context: Context,
+    state: FrameState,
 }
 
 impl Frame {
@@ -54,9 +54,9 @@ impl Frame {
         Frame {
             buffer: Vec::new(),
             start: 0,
-            context: Context::default(),
+            state: FrameState::default(),
             records: 0,
-            pieces: Vec::new(),
+            spans: Vec::new(),
         }
     }
 
@@ -64,16 +64,16 @@ impl Frame {
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_BYTES_KEPT_MAX);
         self.buffer.resize(GAP_BYTES, 0);
-        self.pieces.clear();
-        self.context = Context { created_at, ..Context::default() };
+        self.spans.clear();
+        self.state = FrameState { created_at, ..FrameState::default() };
         self.records = 0;
     }
 
     /// Adds the entries of one append; `ids` has theirs, in the same order.
     pub(crate) fn push(&mut self, entries: &[Entry], ids: &[JobId], key: Option<&IdempotencyKey>) {
         for (index, (entry, &id)) in entries.iter().zip(ids).enumerate() {
-            self.open_piece(id);
-            if entry.options != self.context.options {
+            self.open_span(id);
+            if entry.options != self.state.options {
                 self.push_options(&entry.options);
             }
             if let (0, Some(key)) = (index, key) {
@@ -82,12 +82,12 @@ impl Frame {
             self.push_entry(entry, id);
             self.close_record(entry, id);
         }
-        self.context.note = None;
+        self.state.note = None;
     }
 
     /// Adds head and end; returns the bytes of the frame.
     pub(crate) fn finish(&mut self, salt: &Salt) -> Result<&[u8], Error> {
-        let date = jiff::Timestamp::from_millisecond(self.context.created_at.ms())
+        let date = jiff::Timestamp::from_millisecond(self.state.created_at.ms())
             .map_err(|_| Error::Storage("the clock shows a date that cannot be written".into()))?;
         let body_bytes = self.buffer.len() - GAP_BYTES;
         let head = format!("{FRAME_START}{date:.3},records={},bytes={body_bytes}", self.records);
@@ -97,8 +97,8 @@ impl Frame {
             GAP_BYTES.checked_sub(head.len()).expect("the gap is longer than any head line");
         self.buffer[self.start..GAP_BYTES].copy_from_slice(head.as_bytes());
         self.buffer.extend_from_slice(FRAME_END.as_bytes());
-        if let Some(piece) = self.pieces.last_mut() {
-            piece.end = self.buffer.len();
+        if let Some(span) = self.spans.last_mut() {
+            span.end = self.buffer.len();
         }
         Ok(&self.buffer[self.start..])
     }
@@ -117,51 +117,51 @@ impl Frame {
         mut cache: CacheRoom,
     ) -> Vec<(Chunk, &[u8])> {
         let mut start = self.start;
-        let mut chunks = Vec::with_capacity(self.pieces.len());
-        for piece in &self.pieces {
-            let bytes = &self.buffer[start..piece.end];
+        let mut chunks = Vec::with_capacity(self.spans.len());
+        for span in &self.spans {
+            let bytes = &self.buffer[start..span.end];
             let chunk = Chunk {
                 segment,
                 offset: offset + (start - self.start) as u64,
                 bytes: bytes.len(),
-                records: piece.records,
-                spooled_bytes: piece.spooled_bytes,
-                first: piece.first,
-                last: piece.last,
-                context: piece.context.clone(),
+                records: span.records,
+                spooled_bytes: span.spooled_bytes,
+                first: span.first,
+                last: span.last,
+                state: span.state.clone(),
                 content: match cache.take(bytes.len()) {
                     true => Content::Memory(Bytes::copy_from_slice(bytes)),
                     false => Content::of_file(bytes),
                 },
             };
             chunks.push((chunk, bytes));
-            start = piece.end;
+            start = span.end;
         }
         chunks
     }
 
-    fn open_piece(&mut self, id: JobId) {
-        let start = match self.pieces.len() {
+    fn open_span(&mut self, id: JobId) {
+        let start = match self.spans.len() {
             0 | 1 => GAP_BYTES,
-            pieces => self.pieces[pieces - 2].end,
+            spans => self.spans[spans - 2].end,
         };
-        if self.pieces.last().is_none_or(|piece| piece.end - start >= CHUNK_BYTES) {
-            let (end, context) = (self.buffer.len(), self.context.clone());
+        if self.spans.last().is_none_or(|span| span.end - start >= CHUNK_BYTES) {
+            let (end, state) = (self.buffer.len(), self.state.clone());
             let (records, spooled_bytes) = (0, 0);
-            self.pieces.push(Piece { end, records, spooled_bytes, first: id, last: id, context });
+            self.spans.push(Span { end, records, spooled_bytes, first: id, last: id, state });
         }
     }
 
     fn close_record(&mut self, entry: &Entry, id: JobId) {
         self.records += 1;
         let end = self.buffer.len();
-        let piece = self.pieces.last_mut().expect("a piece was opened before the record");
-        piece.end = end;
-        piece.records += 1;
+        let span = self.spans.last_mut().expect("a span was opened before the record");
+        span.end = end;
+        span.records += 1;
         if let AddPayload::Spooled(spool) = &entry.payload {
-            piece.spooled_bytes += spool.bytes();
+            span.spooled_bytes += spool.bytes();
         }
-        piece.last = id;
+        span.last = id;
     }
 
     fn push_entry(&mut self, entry: &Entry, id: JobId) {
@@ -200,7 +200,7 @@ impl Frame {
             attributes.push(format!("run_at_ms={}", run_at.ms()));
         }
         if let Some(expiry) = options.expires {
-            let expires_at = expiry.of(self.context.created_at);
+            let expires_at = expiry.of(self.state.created_at);
             attributes.push(format!("expires_at_ms={}", expires_at.ms()));
         }
         if let Some(timeout) = options.timeout {
@@ -223,7 +223,7 @@ impl Frame {
         }
         let space = if attributes.is_empty() { "" } else { " " };
         self.push_text(&format!("#:Options{space}{}\n", attributes.join(",")));
-        self.context.options = options.clone();
+        self.state.options = options.clone();
     }
 
     fn push_note(&mut self, note: KeyNote) {
@@ -235,7 +235,7 @@ impl Frame {
         let IdempotencyKey { key, fingerprint } = &note.key;
         let escaped = utf8_percent_encode(key, ESCAPED);
         self.push_text(&format!("#:Key fingerprint={fingerprint:016x},ids={runs},key={escaped}\n"));
-        self.context.note = Some(Arc::new(note));
+        self.state.note = Some(Arc::new(note));
     }
 
     fn push_text(&mut self, text: &str) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use windlass_core::{JobId, NewJob};
 
-use crate::chunk::{Chunk, Context, Size};
+use crate::chunk::{Chunk, FrameState, Size};
 use crate::decode::{self, Decoder, TypeMemo};
 use crate::entry::Record;
 use crate::error::Error;
@@ -207,31 +207,31 @@ impl Inner {
         let mut read = Vec::with_capacity(records);
         for chunk in chunks {
             let bytes = self.load(chunk)?;
-            decode::records(&bytes, chunk.context.clone(), floor, &self.spool_dir, &mut read)
+            decode::records(&bytes, chunk.state.clone(), floor, &self.spool_dir, &mut read)
                 .map_err(|what| self.corrupt(chunk.segment, chunk.offset, what))?;
         }
         Ok(read)
     }
 
     fn record_in(&self, source: &RecordSource, id: JobId) -> Result<Option<Record>, Error> {
-        let (segment, offset, bytes, context) = match source {
+        let (segment, offset, bytes, state) = match source {
             RecordSource::Chunk(chunk) => {
-                (chunk.segment, chunk.offset, self.load(chunk)?, chunk.context.clone())
+                (chunk.segment, chunk.offset, self.load(chunk)?, chunk.state.clone())
             }
             RecordSource::Segment(first, length) => {
                 let path = segment::path(&self.dir, *first);
                 let bytes = self.disk.read(&path, 0, *length as usize);
                 let bytes = bytes.map_err(|error| Error::storage("read", &path, &error))?;
                 let head = memchr::memchr(b'\n', &bytes).map_or(bytes.len(), |at| at + 1);
-                (*first, head as u64, Bytes::from(bytes).slice(head..), Context::default())
+                (*first, head as u64, Bytes::from(bytes).slice(head..), FrameState::default())
             }
         };
-        let mut decoder = Decoder::new(&bytes, context);
+        let mut decoder = Decoder::new(&bytes, state);
         let corrupt = |what| self.corrupt(segment, offset, what);
         while let Some(line) = decoder.next().map_err(corrupt)? {
             if line.id == id {
                 let mut types = TypeMemo::default();
-                let record = line.to_record(&bytes, decoder.context(), &mut types, &self.spool_dir);
+                let record = line.to_record(&bytes, decoder.state(), &mut types, &self.spool_dir);
                 return record.map(Some).map_err(corrupt);
             }
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use windlass_core::JobId;
 
-use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
+use crate::chunk::{CHUNK_BYTES, Chunk, Content, FrameState};
 use crate::decode::{Decoder, Line, frame_end};
 use crate::error::Error;
 use crate::segment::Salt;
@@ -69,8 +69,8 @@ impl Scan {
             Error::corrupt(text.path, (range.start + at) as u64, what.to_owned())
         };
         let frame = &text.bytes[range.clone()];
-        let mut decoder = Decoder::new(frame, Context::default());
-        let mut open = Open::at(0, Context::default());
+        let mut decoder = Decoder::new(frame, FrameState::default());
+        let mut open = Open::at(0, FrameState::default());
         let mut last = None;
         while let Some(line) = decoder.next().map_err(|what| corrupt(decoder.at(), &what))? {
             if self.newest >= Some(line.id) {
@@ -82,13 +82,13 @@ impl Scan {
                 self.spools.insert(file.name.to_owned(), line.id);
             }
             if self.after >= Some(line.id) {
-                open = Open::at(line.end, decoder.context().clone());
+                open = Open::at(line.end, decoder.state().clone());
                 continue;
             }
             open.add(&line);
             if line.end - open.start >= CHUNK_BYTES {
                 self.close(text.segment, range.start, frame, &open, line.end);
-                open = Open::at(line.end, decoder.context().clone());
+                open = Open::at(line.end, decoder.state().clone());
             }
         }
         self.close(text.segment, range.start, frame, &open, frame.len());
@@ -107,7 +107,7 @@ impl Scan {
             spooled_bytes: open.spooled_bytes,
             first,
             last,
-            context: open.context.clone(),
+            state: open.state.clone(),
             content: Content::of_file(bytes),
         };
         self.unread.push(chunk, bytes);
@@ -117,15 +117,15 @@ impl Scan {
 /// A run of unread records that is being collected.
 struct Open {
     start: usize,
-    context: Context,
+    state: FrameState,
     ids: Option<(JobId, JobId)>,
     records: u32,
     spooled_bytes: u64,
 }
 
 impl Open {
-    fn at(start: usize, context: Context) -> Open {
-        Open { start, context, ids: None, records: 0, spooled_bytes: 0 }
+    fn at(start: usize, state: FrameState) -> Open {
+        Open { start, state, ids: None, records: 0, spooled_bytes: 0 }
     }
 
     fn add(&mut self, line: &Line<'_>) {

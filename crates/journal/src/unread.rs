@@ -42,7 +42,7 @@ impl Ticket {
 #[derive(Default)]
 pub(crate) struct Unread {
     waiting: VecDeque<Chunk>,
-    held: HashMap<u64, Reservation>,
+    held: HashMap<u64, Held>,
     tickets: u64,
     cached_bytes: usize,
     records: u64,
@@ -53,7 +53,8 @@ pub(crate) struct Unread {
     paused: bool,
 }
 
-struct Reservation {
+/// Chunks that a ticket reserves.
+struct Held {
     chunks: Vec<Chunk>,
     expires_at: Option<Timestamp>,
 }
@@ -149,7 +150,7 @@ impl Unread {
         let (first, last) = (chunks.first()?.first, chunks.last()?.last);
         let records = chunks.iter().map(|chunk| u64::from(chunk.records)).sum();
         self.tickets += 1;
-        self.held.insert(self.tickets, Reservation { chunks, expires_at });
+        self.held.insert(self.tickets, Held { chunks, expires_at });
         Some(Ticket { number: self.tickets, first, last, records })
     }
 
@@ -175,9 +176,9 @@ impl Unread {
 
     /// Makes the records of outdated tickets wait again.
     pub(crate) fn expire(&mut self, now: Timestamp) {
-        let is_over = |held: &Reservation| held.expires_at.is_some_and(|at| at <= now);
+        let is_over = |held: &Held| held.expires_at.is_some_and(|at| at <= now);
         let outdated = self.held.extract_if(|_, held| is_over(held));
-        let outdated: Vec<Reservation> = outdated.map(|(_, held)| held).collect();
+        let outdated: Vec<Held> = outdated.map(|(_, held)| held).collect();
         for held in outdated {
             self.wait_again(held.chunks);
         }
@@ -202,7 +203,7 @@ impl Unread {
             let rest = |chunk| self.rest_behind(position, chunk, &load);
             let chunks: Vec<Chunk> = held.chunks.into_iter().filter_map(rest).collect();
             if !chunks.is_empty() {
-                self.held.insert(number, Reservation { chunks, ..held });
+                self.held.insert(number, Held { chunks, ..held });
             }
         }
     }

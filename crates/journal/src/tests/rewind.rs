@@ -195,7 +195,7 @@ fn records_that_come_during_a_rewind_stay_unread_once() {
         spooled_bytes: 0,
         first: id(number),
         last: id(number),
-        context: Default::default(),
+        state: Default::default(),
         content: Content::of_file(&[0; 10]),
     };
     let mut unread = Unread::default();
