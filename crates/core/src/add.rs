@@ -74,10 +74,8 @@ impl RawOptions {
             (None, Some(delay)) => Some(now + delay),
             (None, None) => repeat.as_ref().and_then(|repeat| repeat.first(now)),
         };
-        let fits = |key: &String| !key.is_empty() && key.len() <= KEY_BYTES_MAX;
-        if self.unique.as_ref().is_some_and(|key| !fits(key)) {
-            let reason = format!("a unique key has 1 to {KEY_BYTES_MAX} bytes");
-            return Err(Invalid::new("unique", reason));
+        if let Some(key) = &self.unique {
+            check_key("unique", key)?;
         }
         let name = |name: String| {
             TypeName::new(&name).map_err(|invalid| Invalid { field: "then".into(), ..invalid })
@@ -146,6 +144,15 @@ impl AddOptions {
         }
         raw.check(now)
     }
+}
+
+/// Checks the length of a unique key or an idempotency key.
+pub fn check_key(field: &str, key: &str) -> Result<(), Invalid> {
+    if (1..=KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok(());
+    }
+    let reason = format!("'{field}' has 1 to {KEY_BYTES_MAX} bytes, not {}", key.len());
+    Err(Invalid::new(field, reason))
 }
 
 /// A time limit must not be zero.

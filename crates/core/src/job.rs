@@ -21,7 +21,10 @@ impl Priority {
     pub fn new(number: i64) -> Result<Priority, Invalid> {
         match u16::try_from(number) {
             Ok(number) if number <= PRIORITY_MAX => Ok(Priority(number)),
-            _ => Err(Invalid::new("priority", "a priority is a whole number from 0 to 1000")),
+            _ => {
+                let reason = format!("a priority is a whole number from 0 to {PRIORITY_MAX}");
+                Err(Invalid::new("priority", reason))
+            }
         }
     }
 

@@ -43,8 +43,6 @@ pub const HANDLER_VERSIONS_MAX: usize = 100;
 pub const BATCH_JOBS_MAX: usize = 10_000;
 /// Jobs in one page of a listing.
 pub const PAGE_JOBS_MAX: usize = 1000;
-/// Jobs in one claim of a pulling worker.
-pub const PULL_JOBS_MAX: u32 = 1000;
 /// Ended children of each kind that are returned with their parent in a take.
 pub const CHILDREN_SHOWN_MAX: usize = 100_000;
 /// Retention of jobs that were cancelled because their parent was removed.
@@ -72,6 +70,9 @@ pub const PROGRESS_BYTES_MAX: usize = 1024;
 
 /// Shortest time limit: zero would fail every attempt.
 const MS: Duration = Duration::from_millis(1);
+
+/// `limit` of a claim: jobs that a pulling worker gets at once.
+pub const PULL_JOBS: Range<u32> = Range::new(1, 1000);
 
 // What clients may set for a type or a handler.
 

@@ -32,7 +32,7 @@ impl Tenant {
         let invalid = |reason: &str| Err(Invalid::new("tenant", reason));
         let bytes = name.as_bytes();
         if bytes.is_empty() || bytes.len() > TENANT_BYTES_MAX {
-            return invalid("a tenant has 1 to 64 characters");
+            return invalid(&format!("a tenant has 1 to {TENANT_BYTES_MAX} characters"));
         }
         if !bytes[0].is_ascii_alphanumeric() {
             return invalid("a tenant begins with a letter or a digit");
@@ -59,7 +59,7 @@ impl TypeName {
     pub fn new(name: &str) -> Result<TypeName, Invalid> {
         let invalid = |reason: &str| Err(Invalid::new("type", reason));
         if name.is_empty() || name.len() > TYPE_BYTES_MAX {
-            return invalid("a type has 1 to 255 bytes");
+            return invalid(&format!("a type has 1 to {TYPE_BYTES_MAX} bytes"));
         }
         if name.chars().any(char::is_control) {
             return invalid("a type has no control characters");

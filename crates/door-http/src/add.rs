@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 
-use windlass_core::add::RawOptions;
-use windlass_core::limit::{KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
+use windlass_core::add::{RawOptions, check_key};
+use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_core::{AddOptions, TypeKey};
 use windlass_engine::api::{AddJob, AddPayload, Added, Fingerprint, IdempotencyKey};
 
@@ -159,13 +159,11 @@ impl Keyed {
     ) -> Result<Option<Keyed>, Failure> {
         let mut values = headers.get_all(IDEMPOTENCY_KEY).into_iter();
         let Some(value) = values.next() else { return Ok(None) };
-        let text = std::str::from_utf8(value.as_bytes()).ok();
-        let fits = |text: &&str| !text.is_empty() && text.len() <= KEY_BYTES_MAX;
-        let (Some(text), None) = (text.filter(fits), values.next()) else {
-            let message =
-                format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} bytes and is given once");
+        let (Ok(text), None) = (std::str::from_utf8(value.as_bytes()), values.next()) else {
+            let message = "an Idempotency-Key is UTF-8 and is given once";
             return Err(Failure::invalid("Idempotency-Key", message));
         };
+        check_key("Idempotency-Key", text)?;
         let mut keyed = Keyed { key: text.to_owned(), fingerprint: Fingerprint::default() };
         keyed.update_part(key.name.as_str());
         keyed.update_part(form);

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use windlass_core::job::Token;
-use windlass_core::limit::{PULL_JOBS_MAX, RESULT_BYTES_MAX, TYPE_BYTES_MAX};
+use windlass_core::limit::{RESULT_BYTES_MAX, TYPE_BYTES_MAX};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Json, Status, Tenant};
 use windlass_engine::api::{PullClaim, PullFinish};
@@ -106,10 +106,6 @@ impl ClaimBody {
             return Err(Failure::invalid("types", message));
         }
         let limit = self.limit.unwrap_or(1);
-        if limit == 0 || limit > PULL_JOBS_MAX {
-            let message = format!("a limit is a whole number from 1 to {PULL_JOBS_MAX}");
-            return Err(Failure::invalid("limit", message));
-        }
         let wait = self.wait.map_or(Duration::ZERO, |wait| wait.0);
         if wait > WAIT_MAX {
             return Err(Failure::invalid("wait", "a wait is at most 5m"));

@@ -71,7 +71,7 @@ pub struct PullClaim {
     pub tenant: Tenant,
     /// Patterns of type names.
     pub types: Vec<String>,
-    /// 1 to `PULL_JOBS_MAX`.
+    /// Within `PULL_JOBS`.
     pub limit: u32,
     pub lease: Duration,
     /// How long to wait when there are no jobs.

@@ -15,8 +15,10 @@ pub(crate) mod pieces;
 
 use std::time::{Duration, Instant};
 
-use windlass_core::limit::{BATCH_JOBS_MAX, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX};
+use windlass_core::add::check_key;
+use windlass_core::limit::{BATCH_JOBS_MAX, PAYLOAD_INLINE_BYTES_MAX};
 use windlass_core::runner::Emitted;
+use windlass_core::size::format_size;
 use windlass_core::store::{IdempotencyKey, IdempotencyRecord};
 use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, TypeKey};
 use windlass_journal::{AddPayload, Entry};
@@ -72,12 +74,12 @@ fn check(jobs: &[AddJob]) -> Result<(), Error> {
     }
     for job in jobs {
         if matches!(&job.payload, AddPayload::Inline(p) if p.len() > PAYLOAD_INLINE_BYTES_MAX) {
-            let reason = "a payload above 1 MiB must be streamed";
+            let size = format_size(PAYLOAD_INLINE_BYTES_MAX as u64);
+            let reason = format!("a payload above {size} must be streamed");
             return Err(Invalid::new("payload", reason).into());
         }
-        let key_ok = |key: &String| !key.is_empty() && key.len() <= KEY_BYTES_MAX;
-        if !job.options.unique.as_ref().is_none_or(key_ok) {
-            return Err(Invalid::new("unique", "a unique key has 1 to 255 bytes").into());
+        if let Some(key) = &job.options.unique {
+            check_key("unique", key)?;
         }
     }
     if jobs.len() > BATCH_JOBS_MAX && jobs.iter().any(|job| goes_to_store(&job.options)) {
@@ -102,9 +104,7 @@ async fn add_keyed(
     jobs: Vec<AddJob>,
     note: IdempotencyKey,
 ) -> Result<Added, Error> {
-    if note.key.is_empty() || note.key.len() > KEY_BYTES_MAX {
-        return Err(Invalid::new("key", "a key has 1 to 255 bytes").into());
-    }
+    check_key("key", &note.key)?;
     let now = shared.now();
     let deciding = match shared.idempotencies.find(&key.tenant, &note.key, now).await {
         Found::Answered(record) => return repeated(&record, &note),

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use windlass_core::limit::PULL_JOBS_MAX;
+use windlass_core::TypeKey;
+use windlass_core::limit::PULL_JOBS;
 use windlass_core::store::{
     Claimed, Durability, Hold, LeaseRef, NamedLook, NamedTypes, WaitingType,
 };
-use windlass_core::{Invalid, TypeKey};
 
 use crate::api::PullClaim;
 use crate::claim::reserve::Reservation;
@@ -28,9 +28,7 @@ const TRIES_MAX: usize = 16;
 
 /// Claims jobs for a worker; waits when there are none.
 pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Claimed>, Error> {
-    if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
-        return Err(Invalid::new("limit", "a claim takes 1 to 1000 jobs").into());
-    }
+    PULL_JOBS.check("limit", wish.limit)?;
     let interest = Interest {
         tenant: wish.tenant.clone(),
         names: wish.types.iter().map(|text| Pattern::of(text)).collect(),
