@@ -1,22 +1,19 @@
-//! One batch in the runner: its reports become verdicts.
+//! The runner's reports on a batch become verdicts.
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use futures_util::FutureExt;
 
 use windlass_core::limit::RESULT_BYTES_MAX;
-use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports};
+use windlass_core::runner::{Report, Reports};
 use windlass_core::store::Settlement;
 use windlass_core::sync::lock;
-use windlass_core::{AttemptId, Handler, Job, JobId, Log, NewJob, Payload, Status, TypeKey};
+use windlass_core::{AttemptId, Job, Log, NewJob, Status, TypeKey};
 
 use crate::accept;
-use crate::claim::reserve::Slot;
 use crate::dispatch::progress::Progresses;
 use crate::dispatch::running::RunningJob;
 use crate::event;
@@ -27,52 +24,8 @@ use crate::shared::Shared;
 /// How long a job waits that the runner could not start.
 const RETURN_PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs jobs of one handler to their end, then frees the slot.
-pub(crate) async fn run(
-    shared: Arc<Shared>,
-    handler: Arc<Handler>,
-    slot: Slot,
-    jobs: Vec<(RunningJob, Payload)>,
-) {
-    let key = handler.key.clone();
-    let attempts: Vec<AttemptId> = jobs.iter().map(|(job, _)| job.attempt_id()).collect();
-    let open =
-        Mutex::new(attempts.iter().map(|attempt| (*attempt, OpenAttempt::Running)).collect());
-    let reports = Arc::new(BatchReports {
-        shared: shared.clone(),
-        key: key.clone(),
-        open,
-        progresses: Arc::default(),
-    });
-    let assignments = jobs
-        .into_iter()
-        .map(|(running, payload)| Assignment {
-            id: running.attempt_id(),
-            timeout: running.policy.timeout_of(&running.job),
-            job: running.job,
-            payload,
-            live: running.live,
-        })
-        .collect();
-    let pieces = Arc::new(StorePieces(shared.clone()));
-    let batch = Batch { handler, jobs: assignments, pieces };
-    // A panic is a bug in the runner; the jobs must not hang because of it.
-    let ran = AssertUnwindSafe(shared.runner.run(batch, reports.clone())).catch_unwind().await;
-    let mut left = attempts;
-    left.retain(|attempt| reports.open().contains_key(attempt));
-    if ran.is_err() {
-        tracing::error!(r#type = %key, jobs = left.len(), "the runner panicked");
-        reports.after_panic(left).await;
-    } else {
-        for attempt in left {
-            tracing::error!(id = %attempt.job, "no report on a job; it is released");
-            reports.hand_back(attempt).await;
-        }
-    }
-    drop(slot);
-}
-
-struct BatchReports {
+/// The reports on one batch.
+pub(super) struct BatchReports {
     shared: Arc<Shared>,
     key: TypeKey,
     /// Attempts whose verdict is not in the settle queue yet.
@@ -89,6 +42,19 @@ enum OpenAttempt {
 }
 
 impl BatchReports {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        key: TypeKey,
+        attempts: impl Iterator<Item = AttemptId>,
+    ) -> BatchReports {
+        let open = Mutex::new(attempts.map(|attempt| (attempt, OpenAttempt::Running)).collect());
+        BatchReports { shared, key, open, progresses: Arc::default() }
+    }
+
+    pub(super) fn is_open(&self, attempt: AttemptId) -> bool {
+        self.open().contains_key(&attempt)
+    }
+
     fn open(&self) -> MutexGuard<'_, HashMap<AttemptId, OpenAttempt>> {
         lock(&self.open)
     }
@@ -116,7 +82,7 @@ impl BatchReports {
 
     /// The started jobs may have caused the panic, or the first job if none was started. Their
     /// attempts count, so that a job that always panics ends at last. The others are released.
-    async fn after_panic(&self, left: Vec<AttemptId>) {
+    pub(super) async fn after_panic(&self, left: Vec<AttemptId>) {
         let started = |id: &AttemptId| self.shared.running.get(*id).is_some_and(|job| job.started);
         let any_started = left.iter().any(started);
         for (index, id) in left.into_iter().enumerate() {
@@ -153,9 +119,9 @@ impl BatchReports {
         follow.map_err(|error| format!("the job that follows was not made: {error}"))
     }
 
-    async fn hand_back(&self, attempt: AttemptId) {
+    pub(super) async fn hand_back(&self, attempt: AttemptId) {
         let Some(running) = self.take(attempt) else { return };
-        let stopping = !self.shared.picking.load(std::sync::atomic::Ordering::SeqCst);
+        let stopping = !self.shared.picking.load(Ordering::SeqCst);
         self.settle(SettleItem::release(running, (!stopping).then_some(RETURN_PAUSE))).await;
     }
 
@@ -213,14 +179,4 @@ fn panicked() -> Report {
     let log = Log::of_note("the daemon's runner panicked; its log says where");
     let (status, run_time) = (Status::ERROR, Duration::ZERO);
     Report { status, stopped: None, data: None, log, emitted: Vec::new(), run_time }
-}
-
-/// Reads large payloads from the store, piece by piece.
-struct StorePieces(Arc<Shared>);
-
-#[async_trait]
-impl Pieces for StorePieces {
-    async fn piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, String> {
-        self.0.store.payload_piece(id, index).await.map_err(|error| error.to_string())
-    }
 }
