@@ -16,6 +16,7 @@
 //! | `settle` | verdicts into the store, with the jobs that attempts asked for |
 //! | `house` | what runs in the background so that nothing is lost, stuck or kept for ever |
 //! | `ask` | everything else that doors read or change |
+//! | `follow_up` | what follows a change of the store: log lines, metrics, announcements |
 //! | `ready` | announces jobs that may run: to the scheduler, the dispatcher, waiting workers |
 //! | `daemon` | this daemon's identity in the store: number, tokens, contact |
 //! | `shared`, `start` | what the parts share; how they start and stop |
@@ -33,6 +34,7 @@ mod dispatch;
 mod engine;
 mod error;
 mod event;
+mod follow_up;
 mod house;
 mod ingest;
 pub mod metrics;

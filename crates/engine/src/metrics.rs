@@ -154,8 +154,8 @@ impl Metrics {
     }
 
     /// Jobs that entered with the settlement of another: no client waited for them.
-    pub fn followed(&self, key: &TypeKey, jobs: u64) {
-        self.of(key).accepted.inc_by(jobs);
+    pub fn followed(&self, key: &TypeKey, jobs: usize) {
+        self.of(key).accepted.inc_by(jobs as u64);
     }
 
     pub fn started(&self, key: &TypeKey) {

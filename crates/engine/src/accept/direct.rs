@@ -9,8 +9,8 @@ use windlass_journal::{AddPayload, Spool};
 use crate::accept::KEY_PATIENCE;
 use crate::accept::pieces::{NotPut, put_pieces};
 use crate::api::AddJob;
-use crate::ask::decide;
 use crate::error::{Error, storage_error, store_error};
+use crate::follow_up;
 use crate::shared::Shared;
 
 /// The store's answer to an add.
@@ -96,7 +96,7 @@ async fn enter(
         store::Added::Known(record) => Ok(Direct::Known(record)),
         store::Added::Unfit { parent, unfit } => Err(unfit_parent(parent, unfit)),
         store::Added::New { ids, moved } => {
-            decide::announce(shared, &moved);
+            follow_up::announce(shared, &moved);
             Ok(Direct::New(ids))
         }
     }

@@ -17,7 +17,7 @@ use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::error::{storage_error, store_error};
 use crate::event;
-use crate::settle::conclude::is_in_family;
+use crate::follow_up::look_for_family;
 use crate::shared::Shared;
 
 /// How long a cancel waits for the job's processes to end.
@@ -84,13 +84,6 @@ pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     shared.job_waiters.wake(&id);
     look_for_family(shared, &job);
     Ok(())
-}
-
-/// The parent or children may run now.
-fn look_for_family(shared: &Shared, job: &Job) {
-    if is_in_family(job) {
-        shared.ready.look();
-    }
 }
 
 pub(crate) async fn requeue(

@@ -15,7 +15,7 @@ use crate::claim::reserve::Reservation;
 use crate::claim::wait::{self, Serving};
 use crate::claim::waitlist::{Interest, Pattern};
 use crate::error::{Error, store_error};
-use crate::event;
+use crate::follow_up;
 use crate::settle::verdict;
 use crate::shared::Shared;
 
@@ -42,10 +42,7 @@ pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Cl
     };
     let serving = Serving { attempt, has, back: hand_back };
     let claimed = wait::serve(&shared, interest, wait, serving).await?.unwrap_or_default();
-    for Claimed { job, .. } in &claimed {
-        shared.metrics.pulled(&job.key);
-        event::started(job);
-    }
+    follow_up::pulled(&shared, claimed.iter().map(|claimed| &claimed.job));
     Ok(claimed)
 }
 

@@ -14,12 +14,11 @@ use windlass_core::store::Durability;
 use windlass_core::sync::lock;
 use windlass_core::{Invalid, Payload, TypeKey, TypeSettings};
 
-use crate::ask::decide;
 use crate::claim::reserve::Reservation;
 use crate::claim::wait::{self, Serving};
 use crate::claim::waitlist::{Interest, Pattern};
 use crate::error::{Error, store_error};
-use crate::event;
+use crate::follow_up;
 use crate::shared::Shared;
 
 /// Store calls of one search among very many types.
@@ -47,10 +46,7 @@ pub(crate) async fn take(
     };
     let serving = Serving { attempt, has, back: hand_back };
     let answer = wait::serve(&shared, interest, wait, serving).await?.unwrap_or_default();
-    for taken in &answer.given {
-        shared.metrics.pulled(&taken.job.key);
-        event::started(&taken.job);
-    }
+    follow_up::pulled(&shared, answer.given.iter().map(|taken| &taken.job));
     Ok(answer)
 }
 
@@ -62,7 +58,7 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
             Arc::new(move |key, settings| rates.room(key, settings))
         };
         let answer = shared.store.job_take(take.clone()).await.map_err(store_error)?;
-        conclude(&shared, &answer, &rates);
+        taken(&shared, &answer, &rates);
         if !answer.given.is_empty() || answer.kept > 0 {
             return Ok(Some(answer));
         }
@@ -75,7 +71,7 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
 }
 
 /// Updates the scheduler and announces what changed.
-fn conclude(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
+fn taken(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
     let mut given: HashMap<&TypeKey, u32> = HashMap::new();
     for taken in &answer.given {
         *given.entry(&taken.before.job.key).or_default() += 1;
@@ -88,7 +84,7 @@ fn conclude(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
     if answer.full {
         shared.ready.limit_hit.store(true, Ordering::SeqCst);
     }
-    decide::announce(shared, &answer.moved);
+    follow_up::announce(shared, &answer.moved);
 }
 
 /// Reservations of types with a rate that a search of the store finds.
@@ -128,7 +124,9 @@ async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
     let ask = Ask { tenant, targets, decide, durability: Durability::Relaxed };
     match shared.store.job_decide(ask).await {
         // Their start was never reported, so neither is their return.
-        Ok(decided) => decide::announce(&shared, &MovedJobs { back: Vec::new(), ..decided.moved }),
+        Ok(decided) => {
+            follow_up::announce(&shared, &MovedJobs { back: Vec::new(), ..decided.moved })
+        }
         Err(error) => {
             tracing::warn!(%error, "jobs of a disconnected worker wait for their leases to expire")
         }

@@ -9,10 +9,9 @@ use windlass_core::store::{self, GiveUp, LeaseRef, Overdue, Settled, Settlement}
 use windlass_core::{AttemptId, Job, Log, Status};
 
 use crate::dispatch::policy::Policy;
-use crate::event;
+use crate::follow_up::{conclude, given_up};
 use crate::house::service::{Failed, Next, Service};
 use crate::settle;
-use crate::settle::conclude::{conclude, is_in_family};
 use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
@@ -92,14 +91,7 @@ pub(crate) async fn give_up(
     let (log, keep, limit) = (Log::of_note(why), retention, REAP_BATCH_MAX);
     let give_up = GiveUp { which, ended, log, keep, limit };
     let jobs = shared.store.job_give_up(give_up).await?;
-    for job in &jobs {
-        shared.metrics.ended(&job.key, ended.code, false);
-        event::ended(job, ended, Duration::ZERO, "failed");
-        shared.job_waiters.wake(&job.id);
-    }
-    if jobs.iter().any(is_in_family) {
-        shared.ready.look();
-    }
+    given_up(shared, &jobs, ended);
     Ok(jobs.len())
 }
 

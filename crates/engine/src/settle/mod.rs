@@ -3,14 +3,13 @@
 //!
 //! ```text
 //!   dispatch ─► verdict ─► queue ─► service ─┐
-//!   outside workers: worker ─► verdict ──────┼─► store ─► conclude
+//!   outside workers: worker ─► verdict ──────┼─► store ─► follow_up
 //!   reap, beat ─► verdict ─► settle_each ────┘
 //! ```
 //!
 //! An attempt that runs here stays in the running table, and its lease is renewed, until its
 //! verdict is stored.
 
-pub(crate) mod conclude;
 pub(crate) mod queue;
 pub(crate) mod service;
 pub(crate) mod verdict;

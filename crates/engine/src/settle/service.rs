@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::store::{self, Durability, SettleAnswer, Settled};
 
 use crate::accept::direct;
+use crate::follow_up::{announce_emitted, conclude};
 use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
-use super::conclude::{announce_entered, conclude};
 use super::queue::{Batch, EndedAttempt, Pending, SETTLE_BATCH_MAX, SettleItem};
 
 /// Verdicts that may be parked; beyond that, the whole queue waits.
@@ -155,7 +155,7 @@ impl Settle {
         for (settlement, EndedAttempt { running, run_time, .. }, answer) in over {
             conclude(shared, &running.job, settlement, answer, run_time);
         }
-        announce_entered(shared, &answer.moved);
+        announce_emitted(shared, &answer.moved);
     }
 }
 

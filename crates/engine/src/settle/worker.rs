@@ -12,9 +12,9 @@ use windlass_core::{Invalid, Job, Log};
 use crate::api::PullFinish;
 use crate::dispatch::policy::Policy;
 use crate::error::{Error, store_error};
+use crate::follow_up::{announce_emitted, conclude, held};
 use crate::shared::Shared;
 
-use super::conclude::{announce_entered, conclude};
 use super::verdict::{self, Cause, Rules};
 
 pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Result<(), Error> {
@@ -78,11 +78,8 @@ async fn settle_pulled(shared: &Shared, job: &Job, settlement: Settlement) -> Re
     let Some(answer) = answer else {
         return Err(lost_or_unknown(shared, &settlement.lease).await);
     };
-    let now = shared.now();
-    let held = now.since(job.started_at.unwrap_or(now));
-    shared.metrics.held(held);
-    conclude(shared, job, settlement, answer, held);
-    announce_entered(shared, &moved);
+    conclude(shared, job, settlement, answer, held(shared, job));
+    announce_emitted(shared, &moved);
     Ok(())
 }
 
