@@ -68,22 +68,17 @@ impl Engine {
 
     // ---- jobs ------------------------------------------------------------------------------
 
-    /// Accepts jobs of one type, all or none. They are durable when this returns. They are accepted
-    /// even if the caller stops waiting.
+    /// Accepts jobs of one type, all or none. They are durable when this returns. If the caller stops
+    /// waiting, the jobs may or may not be accepted: plain ones are if they have reached the journal
+    /// by then, those with an idempotency key, a unique key or a parent as if the caller had waited.
+    /// All jobs that are accepted run as usual.
     pub async fn add(
         &self,
         key: &TypeKey,
         jobs: Vec<AddJob>,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Added, Error> {
-        if idempotency.is_none() {
-            return accept::add(self.shared(), key, jobs, None).await;
-        }
-        // A key must get its answer even if the first client disconnects half-way.
-        let (shared, key) = (self.shared().clone(), key.clone());
-        let adding =
-            tokio::spawn(async move { accept::add(&shared, &key, jobs, idempotency).await });
-        adding.await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
+        accept::add(self.shared(), key, jobs, idempotency).await
     }
 
     /// For a payload above `PAYLOAD_INLINE_BYTES_MAX`: write it here, finish, then add the job.

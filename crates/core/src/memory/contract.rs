@@ -64,7 +64,9 @@ impl Inserts for MemoryStore {
     }
 
     async fn job_add(&self, add: Add) -> Result<Added, Error> {
-        Ok(self.open()?.synced().job_add(add))
+        let added = self.open()?.synced().job_add(add);
+        self.released(|state| state.add_answers_held).await;
+        Ok(added)
     }
 
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {

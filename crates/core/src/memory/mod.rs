@@ -93,6 +93,13 @@ impl MemoryStore {
         state.held.drain(..).for_each(Waker::wake);
     }
 
+    /// A test aid: while they are held, adds are carried out, and their answers do not return.
+    pub fn hold_add_answers(&self, held: bool) {
+        let mut state = self.locked();
+        state.add_answers_held = held;
+        state.held.drain(..).for_each(Waker::wake);
+    }
+
     /// A test aid: how many types looks have reported so far.
     pub fn types_reported(&self) -> u64 {
         self.locked().reported
@@ -157,6 +164,7 @@ struct State {
     synced: Option<Box<State>>,
     looks_held: bool,
     stats_held: bool,
+    add_answers_held: bool,
     held: Vec<Waker>,
     named_looks: u64,
 }

@@ -6,6 +6,10 @@
 //!               └─ with a key ─► answered here lately? ─► store: key and jobs in one change
 //!                                                            └─ away ─► journal
 //! ```
+//! An add that goes to the store is carried to its end even if its client disconnects, because the
+//! change and its announcement belong together. A plain add is carried out once the journal has it;
+//! ingest announces it.
+//!
 //! An add with a key that went into the journal is decided when ingest brings it to the store: see
 //! `Inserts::job_insert`.
 
@@ -13,6 +17,7 @@ pub(crate) mod direct;
 pub(crate) mod idempotency;
 pub(crate) mod pieces;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use windlass_core::add::check_key;
@@ -25,6 +30,7 @@ use windlass_journal::{AddPayload, Entry};
 
 use crate::api::{AddJob, Added};
 use crate::error::{Error, storage_error};
+use crate::follow_up::to_its_end;
 use crate::shared::Shared;
 
 use direct::Direct;
@@ -34,29 +40,38 @@ use idempotency::Found;
 /// answer on the key of an add that is too large for one call.
 const KEY_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Adds jobs of one type, all or none.
 pub(crate) async fn add(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     key: &TypeKey,
     jobs: Vec<AddJob>,
-    note: Option<IdempotencyKey>,
+    idempotency: Option<IdempotencyKey>,
 ) -> Result<Added, Error> {
     check(&jobs)?;
     let (began, count) = (Instant::now(), jobs.len());
-    let added = match note {
-        Some(note) => add_keyed(shared, key, jobs, note).await?,
-        None => {
-            let ids = match jobs.iter().any(|job| goes_to_store(&job.options)) {
-                true => direct::add(shared, key, jobs, None).await?.added()?,
-                false => append_jobs(shared, key, jobs, None).await?,
-            };
-            Added { ids, repeated: false }
-        }
-    };
-    number_is_ours(shared).await?;
-    if !added.repeated {
+    if idempotency.is_none() && !jobs.iter().any(|job| goes_to_store(&job.options)) {
+        // Needs no task of its own: what the journal has is ingested and announced in any case.
+        let ids = append_jobs(shared, key, jobs, None).await?;
+        number_is_ours(shared).await?;
         shared.metrics.accepted(key, count, began.elapsed());
+        return Ok(Added { ids, repeated: false });
     }
-    Ok(added)
+    let (shared, key) = (shared.clone(), key.clone());
+    to_its_end(async move {
+        let added = match idempotency {
+            Some(idempotency) => add_keyed(&shared, &key, jobs, idempotency).await?,
+            None => {
+                let ids = direct::add(&shared, &key, jobs, None).await?.added()?;
+                Added { ids, repeated: false }
+            }
+        };
+        number_is_ours(&shared).await?;
+        if !added.repeated {
+            shared.metrics.accepted(&key, count, began.elapsed());
+        }
+        Ok(added)
+    })
+    .await
 }
 
 /// After a suspension of this process, another daemon may have our number and make the same ids.

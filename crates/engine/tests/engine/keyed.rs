@@ -9,17 +9,17 @@ use windlass_core::store::prelude::*;
 use windlass_core::{AddOptions, JobId, State, TypeKey};
 use windlass_engine::Error;
 use windlass_engine::api::{AddJob, AddPayload, Added, IdempotencyKey};
-use windlass_test_kit::wait::eventually;
+use windlass_test_kit::wait::{eventually, in_time};
 
-use crate::fake::{Daemon, jobs, key};
-use crate::{PATIENCE, wish};
+use crate::fake::{Daemon, handler, jobs, key};
+use crate::{PATIENCE, ended, wish};
 
 fn note(text: &str) -> Option<IdempotencyKey> {
     Some(IdempotencyKey { key: text.into(), fingerprint: 7 })
 }
 
 fn unique() -> Vec<AddJob> {
-    let mut jobs = jobs(&["x"]);
+    let mut jobs = jobs(&["200"]);
     jobs[0].options = AddOptions { unique: Some("u".into()), ..AddOptions::default() };
     jobs
 }
@@ -170,4 +170,38 @@ async fn an_add_that_only_the_store_can_decide_waits_for_it_with_a_key_as_withou
     }
     store.set_available(true);
     assert!(!daemon.engine.add(&t, unique(), note("k")).await.unwrap().repeated);
+}
+
+/// Nothing but the announcement of the add can make the dispatcher look: it does not poll.
+#[tokio::test]
+async fn a_job_with_a_unique_key_starts_at_once_even_if_its_client_has_disconnected() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |options| {
+        (options.poll_min, options.poll_max) = (2 * PATIENCE, 2 * PATIENCE);
+    })
+    .await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let earlier = daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap();
+    assert_eq!(ended(&daemon, &t, earlier.ids[0]).await, State::Finished);
+
+    store.hold_add_answers(true);
+    let adding = tokio::spawn({
+        let (engine, t) = (daemon.engine.clone(), t.clone());
+        async move { engine.add(&t, unique(), None).await }
+    });
+    eventually("the store has the job", || (counts(&store, &t).0 == 1).then_some(())).await;
+    adding.abort();
+    assert!(adding.await.unwrap_err().is_cancelled());
+    store.hold_add_answers(false);
+
+    let newest = store.id_newest().await.unwrap().unwrap();
+    daemon.runner.started(newest).await;
+    let accepted = "windlass_jobs_accepted_total{tenant=\"acme\",type=\"t\"} 2";
+    let counted = async {
+        while !daemon.engine.metrics_text().await.contains(accepted) {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time("the add is counted", counted).await;
 }
