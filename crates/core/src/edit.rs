@@ -134,7 +134,8 @@ pub enum Edit {
     Insert(Box<NewJob>),
     /// Replaces the job with this id: type, state, times and everything else. A store moves it
     /// between the queue, the leases and the ended jobs accordingly. Its number of bytes follows
-    /// its payload; result, log and progress stay.
+    /// its payload; result, log and progress stay. If it gives the job a lease with a smaller token
+    /// than the job has had, the whole request fails with `Error::Conflict`.
     Put(Box<Put>),
     /// Removes the job with all its data.
     Delete(JobId),

@@ -261,7 +261,8 @@ impl Engine {
         self.shared().journal.make_id().map_err(storage_error)
     }
 
-    /// The owner and the token of the leases that a decision makes; good for one take.
+    /// The owner and the token of the leases that the decision of a take makes. The take replaces
+    /// the token by a newer one when it has found jobs.
     pub async fn claimant(&self) -> Result<(Sysid, Token), Error> {
         let shared = self.shared();
         let token = shared.daemon.tokens.next(shared.store.as_ref()).await.map_err(store_error)?;

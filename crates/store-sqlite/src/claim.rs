@@ -6,7 +6,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::state::{self, Event};
-use windlass_core::store::{Claim, Claimed, Error, Hold, LeaseRef, Pick, Renew};
+use windlass_core::store::{Claim, Claimed, Hold, LeaseRef, Pick, Renew};
 use windlass_core::time::Timestamp;
 use windlass_core::{HandlerId, Job, JobId, Lease, Payload, Priority, State, Sysid};
 
@@ -226,8 +226,7 @@ impl Starter<'_> {
         let row = rows.next()?.ok_or_else(missing)?;
         let state = state::next(State::Queued, Event::Claim).expect("what is ready is queued");
         if row.get::<_, Option<i64>>(7)? > Some(self.lease.token.0) {
-            let why = format!("job {id} had a larger token before");
-            return Err(Failure::Store(Error::Conflict(why)));
+            return Err(Failure::LargerToken(row::job_id(id)?));
         }
         let parts: i64 = row.get(13)?;
         let mut extra = extra::of_parts(parts, state);

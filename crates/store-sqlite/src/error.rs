@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::ErrorCode;
+use windlass_core::JobId;
 use windlass_core::store::{Cause, Error};
 
 /// What can go wrong inside this crate, before it is told to a caller.
@@ -10,6 +11,8 @@ use windlass_core::store::{Cause, Error};
 pub(crate) enum Failure {
     Sqlite(rusqlite::Error),
     Store(Error),
+    /// A lease was to have a smaller token than the job has had: the tokens of a job only grow.
+    LargerToken(JobId),
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -37,6 +40,7 @@ impl Failure {
         match self {
             Failure::Store(error) => matches!(error, Error::Corrupt(_)),
             Failure::Sqlite(error) => is_unreadable(error),
+            Failure::LargerToken(_) => false,
         }
     }
 
@@ -44,6 +48,9 @@ impl Failure {
         match self {
             Failure::Store(error) => error,
             Failure::Sqlite(error) => translate(error, path),
+            Failure::LargerToken(id) => {
+                Error::Conflict(format!("job {id} had a larger token before"))
+            }
         }
     }
 }

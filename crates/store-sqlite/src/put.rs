@@ -11,7 +11,7 @@ use crate::aside::Aside;
 use crate::change;
 use crate::claim;
 use crate::edit;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::extra;
 use crate::insert::{self, PayloadPlace};
 use crate::queue;
@@ -28,6 +28,10 @@ pub(crate) fn put(
     let (conn, now) = (tx.conn, tx.now);
     let id = stored.job.id;
     let job = change.tidied(&stored.job, now)?;
+    let token = job.lease.map(|lease| lease.token);
+    if token.is_some() && token < stored.token {
+        return Err(Failure::LargerToken(id));
+    }
     let type_id = tx.types.ensure(conn, &job.key)?;
     hold(conn, stored, &job, type_id)?;
     change::leave(tx, stored)?;
@@ -45,8 +49,7 @@ pub(crate) fn put(
         parts = put_payload(conn, id, payload.clone(), parts)?;
     }
     let purge_at = change.purge_at.filter(|_| job.state.is_ended());
-    let token = job.lease.map(|lease| lease.token).or(stored.token);
-    let after = Stored { job, type_id, token, parts };
+    let after = Stored { job, type_id, token: token.or(stored.token), parts };
     write(conn, &after, stored.parts, purge_at)?;
     arrive(tx, &after, now)?;
     moved.note_changed(&stored.job, &after.job, now);

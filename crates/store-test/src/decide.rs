@@ -14,7 +14,7 @@ use windlass_core::{Extra, Job, Json, NewJob, Payload, State, Status, TypeKey, T
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, NOW, Subject, acme, after, claimed_numbers, globex, id, job, job_of, key,
-    lease_ref, priority, queued, said, settlement,
+    lease_ref, priority, queued, release, said, settlement,
 };
 use crate::kin::{ask, child, edits, insert, leased, put};
 
@@ -203,6 +203,21 @@ pub async fn a_lease_that_was_put_is_a_lease(harness: &dyn Harness) {
     store.rerun(1, after(1)).await;
     let again = store.claim_one("t", after(1)).await;
     assert!(lease_ref(&again).token > lease_ref(&claimed).token);
+}
+
+pub async fn a_lease_with_a_smaller_token_is_not_put(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let early = leased(&store.full_job(1).await, NOW);
+    let claimed = store.claim_one("t", NOW).await;
+    let refused = store.job_decide(edits(vec![put(early.clone())])).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "the job runs: {refused:?}");
+    store.settle(settlement(&claimed, release(NOW))).await;
+    let refused = store.job_decide(edits(vec![put(early)])).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "it has run before: {refused:?}");
+    assert_eq!(store.get(1).await.state, State::Queued);
+    store.edit(vec![put(leased(&store.full_job(1).await, NOW))]).await;
+    assert_eq!(store.get(1).await.state, State::Running);
 }
 
 pub async fn result_log_and_progress_stay(harness: &dyn Harness) {

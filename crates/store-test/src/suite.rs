@@ -367,6 +367,7 @@ suite! { $
         what_does_not_go_with_a_state_is_gone
         a_put_job_moves_between_queue_lease_and_end
         a_lease_that_was_put_is_a_lease
+        a_lease_with_a_smaller_token_is_not_put
         result_log_and_progress_stay
         a_put_payload_replaces_the_old_one_at_every_size
         a_unique_key_goes_with_its_job
@@ -401,6 +402,7 @@ suite! { $
         whoever_takes_looks_after_a_type
         takers_never_take_the_same_job
         a_decision_that_cannot_be_carried_out_takes_nothing
+        a_take_with_a_smaller_token_takes_nothing
     }
     family {
         a_child_is_not_run_while_its_parent_is

@@ -9,8 +9,8 @@ use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeSettings};
 
 use crate::Harness;
 use crate::fixture::{
-    FINISHED, NOW, Subject, after, give_up_expired, globex, id, job, job_of, key, priority,
-    settlement,
+    FINISHED, NOW, Subject, acme, after, everything_of, give_up_expired, globex, id, job, job_of,
+    key, priority, release, settlement,
 };
 use crate::kin::{any_of, glob, leased, leased_by, put, take, taken_numbers};
 
@@ -387,4 +387,17 @@ pub async fn a_search_that_ends_early_says_where_it_goes_on(harness: &dyn Harnes
         wanted.after = took.next;
     }
     panic!("the search does not come to an end");
+}
+
+pub async fn a_take_with_a_smaller_token_takes_nothing(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1), job_of("other", 2)]).await;
+    let early = take(glob("*"), 5, NOW);
+    let claimed = store.claim_one("t", NOW).await;
+    store.settle(settlement(&claimed, release(NOW))).await;
+    let before = store.listed(everything_of(acme())).await;
+    let refused = store.job_take(early).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    assert_eq!(store.listed(everything_of(acme())).await, before, "nothing was taken");
+    assert_eq!(store.take_of(glob("*"), 5).await, [1, 2]);
 }

@@ -149,6 +149,11 @@ impl State {
             return Err(Error::Conflict(format!("there is no job {id}")));
         };
         let (before, job) = (row.job.clone(), put.tidied(&row.job, now)?);
+        if let Some(lease) = job.lease
+            && row.token_newest > Some(lease.token)
+        {
+            return Err(larger_token(id));
+        }
         let holder = job.unique.as_deref().filter(|_| !job.state.is_ended());
         if let Some(holder) = holder
             .and_then(|unique| self.unique_holder(&job.key, unique))
@@ -247,6 +252,11 @@ impl State {
     pub(super) fn parent(&self, job: &Job) -> Option<&Row> {
         job.parent.and_then(|parent| self.row(&job.key.tenant, parent))
     }
+}
+
+/// The tokens of a job only grow.
+pub(super) fn larger_token(id: JobId) -> Error {
+    Error::Conflict(format!("job {id} had a larger token before"))
 }
 
 fn held(holder: JobId) -> Error {

@@ -15,6 +15,7 @@ use crate::store::{
 };
 use crate::time::Timestamp;
 
+use super::edit::larger_token;
 use super::{Row, State};
 
 impl State {
@@ -33,7 +34,7 @@ impl State {
                 let row = self.jobs[&id].clone();
                 if row.token_newest > Some(token) {
                     self.jobs.extend(before);
-                    return Err(Error::Conflict(format!("job {id} had a larger token before")));
+                    return Err(larger_token(id));
                 }
                 before.push((id, row));
                 claimed.push(Claimed { left, ..self.take(id, lease) });

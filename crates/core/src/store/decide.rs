@@ -12,6 +12,7 @@ pub trait Decides: Send + Sync {
     async fn job_decide(&self, ask: Ask) -> Result<Decided, Error>;
 
     /// Hands out due jobs by name; the decision says what each becomes, all or nothing. Jobs become
-    /// ready as for `job_claim`. Not synced.
+    /// ready as for `job_claim`. `Error::Conflict`, and nothing is taken, if a job had a larger
+    /// token before. Not synced.
     async fn job_take(&self, take: Take) -> Result<TakeAnswer, Error>;
 }

@@ -72,21 +72,25 @@ pub(crate) async fn query(
         if let Some(newest) = shared.fresh.newest() {
             shared.fresh.require(newest).await?;
         }
-        let journal = shared.journal.clone();
-        let ask = SqlAsk {
-            tenant,
-            text,
-            without_where,
-            patience,
-            owner: shared.daemon.sysid(),
-            token: shared.daemon.tokens.next(shared.store.as_ref()).await.map_err(store_error)?,
-            keep: shared.options.retention,
-            ids: Arc::new(move || journal.make_id().ok()),
-        };
         let Some(sql) = shared.store.sql() else {
             return Err(Error::Conflict("this store does not support SQL queries".into()));
         };
-        let answer = sql.query(ask).await.map_err(store_error)?;
+        let under = |token| {
+            let journal = shared.journal.clone();
+            let ask = SqlAsk {
+                tenant: tenant.clone(),
+                text: text.clone(),
+                without_where,
+                patience,
+                owner: shared.daemon.sysid(),
+                token,
+                keep: shared.options.retention,
+                ids: Arc::new(move || journal.make_id().ok()),
+            };
+            sql.query(ask)
+        };
+        let asked = shared.daemon.tokens.claim(shared.store.as_ref(), under).await;
+        let answer = asked.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
             announce_added(&shared, moved, began.elapsed());
         }

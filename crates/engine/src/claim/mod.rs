@@ -36,10 +36,6 @@ use crate::shared::Shared;
 use reserve::{Reservation, Slot};
 use token::UnderWay;
 
-/// Tokens that one claim tries. A new boot number is larger than all before it, so only a daemon
-/// with an even newer one can cause another conflict.
-const TOKENS_TRIED_MAX: usize = 4;
-
 /// The jobs that one reservation got, and its slot if it had one.
 pub(crate) type Filled = (Vec<Claimed>, Option<Slot>);
 
@@ -76,18 +72,13 @@ async fn claim_picks(
     hold: Hold,
 ) -> Result<(Vec<Claimed>, UnderWay<'_>), Error> {
     let (store, owner) = (shared.store.as_ref(), shared.daemon.sysid());
-    for tried in 0..TOKENS_TRIED_MAX {
-        let token = shared.daemon.tokens.next(store).await?;
-        let under_way = shared.daemon.tokens.under_way(token);
-        let claim = Claim { picks: picks.clone(), owner, token, hold };
-        match store.job_claim(claim).await {
-            // A later claim of ours was faster, or another daemon has a newer boot number.
-            Err(Error::Conflict(_)) if tried == 0 => {}
-            Err(Error::Conflict(_)) => shared.daemon.tokens.refresh(store).await?,
-            answer => return Ok((answer?, under_way)),
-        }
-    }
-    Err(Error::Conflict("other daemons have had the jobs under larger tokens".into()))
+    let tokens = &shared.daemon.tokens;
+    let claim = |token| {
+        let under_way = tokens.under_way(token);
+        let claimed = store.job_claim(Claim { picks: picks.clone(), owner, token, hold });
+        async move { Ok((claimed.await?, under_way)) }
+    };
+    tokens.claim(store, claim).await
 }
 
 /// One pick per type, however many reservations it has.

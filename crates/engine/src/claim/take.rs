@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use windlass_core::edit::{
-    Ask, Decide, Decision, Edit, FamilyView, MovedJobs, Put, Take, TakeAnswer, TakenJob, Target,
+    Ask, Decide, Decision, Edit, FamilyView, FullJob, MovedJobs, Put, Take, TakeAnswer, TakenJob,
+    Target,
 };
+use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::Durability;
 use windlass_core::sync::lock;
@@ -57,7 +59,9 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
             let rates = rates.clone();
             Arc::new(move |key, settings| rates.room(key, settings))
         };
-        let answer = shared.store.job_take(take.clone()).await.map_err(store_error)?;
+        let store = shared.store.as_ref();
+        let under = |token| store.job_take(leased_under(token, &take));
+        let answer = shared.daemon.tokens.claim(store, under).await.map_err(store_error)?;
         taken(&shared, &answer, &rates);
         if !answer.given.is_empty() || answer.kept > 0 {
             return Ok(Some(answer));
@@ -68,6 +72,18 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
         }
     }
     Ok(None)
+}
+
+/// The same take, with this token in the leases that its decision makes. The decision's own token
+/// may be old by the time that there is a job.
+fn leased_under(token: Token, take: &Take) -> Take {
+    let of_door = take.decide.clone();
+    let decide = move |before: &FullJob, now| {
+        let mut decision = of_door(before, now);
+        decision.put.job.lease.iter_mut().for_each(|lease| lease.token = token);
+        decision
+    };
+    Take { decide: Arc::new(decide), ..take.clone() }
 }
 
 /// Updates the scheduler and announces what changed.
@@ -135,7 +151,7 @@ async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
 
 fn as_before(taken: &TakenJob, seen: &FamilyView) -> Decision {
     let before = &taken.before;
-    let is_unchanged = |now: &&windlass_core::edit::FullJob| {
+    let is_unchanged = |now: &&FullJob| {
         let same = now.job.state == taken.job.state && now.job.run_at == taken.job.run_at;
         same && now.job.lease.map(|lease| lease.token) == taken.job.lease.map(|lease| lease.token)
     };

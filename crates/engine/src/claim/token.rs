@@ -1,8 +1,9 @@
 //! Tokens: this daemon names each of its claims. A boot number is good for many tokens; when they
 //! are used up, and with each beat, the daemon gets a new one from the store. Boot numbers grow
-//! over all daemons. The store refuses a claim whose token is smaller than the job's last one; then
-//! the daemon gets another boot number. So the tokens of a job only grow, and an outside resource
-//! that remembers the largest token can refuse a late owner.
+//! over all daemons. The store refuses a lease whose token is smaller than the job's last one,
+//! whether a claim, a take or an edit gives it; then the daemon gets another boot number. So the
+//! tokens of a job only grow, and an outside resource that remembers the largest token can refuse a
+//! late owner.
 //!
 //! Claims without an answer yet are tracked here, so that comparing the store's leases with our
 //! running jobs does not take them for orphans.
@@ -14,6 +15,10 @@ use windlass_core::Store;
 use windlass_core::job::{Boot, TOKENS_PER_BOOT, Token};
 use windlass_core::store::Error;
 use windlass_core::sync::lock;
+
+/// Tokens that one claim tries. A new boot number is larger than all before it, so only a daemon
+/// with an even newer one can cause another conflict.
+const TRIED_MAX: usize = 4;
 
 pub(crate) struct Tokens {
     next: tokio::sync::Mutex<(Boot, i64)>,
@@ -34,6 +39,26 @@ impl Tokens {
         let token = next.0.token(next.1);
         next.1 += 1;
         Ok(token)
+    }
+
+    /// Calls `claim` with a token that no other claim has, and again with another one if the store
+    /// refuses it, because a job had a larger one.
+    pub(crate) async fn claim<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        store: &dyn Store,
+        claim: impl Fn(Token) -> F,
+    ) -> Result<T, Error> {
+        let mut tried = 1;
+        loop {
+            match claim(self.next(store).await?).await {
+                // A later claim of ours was faster.
+                Err(Error::Conflict(_)) if tried == 1 => {}
+                // Another daemon has a newer boot number.
+                Err(Error::Conflict(_)) if tried < TRIED_MAX => self.refresh(store).await?,
+                answer => return answer,
+            }
+            tried += 1;
+        }
     }
 
     /// With each beat: the next claims get larger tokens than any daemon has used before.

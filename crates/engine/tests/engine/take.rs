@@ -10,6 +10,7 @@ use windlass_core::edit::{
     Decide, Decision, Edit, FullJob, Names, Put, Refusal, Take, TakeAnswer, TakeDecision, Target,
 };
 use windlass_core::job::{Lease, Token};
+use windlass_core::memory::MemoryStore;
 use windlass_core::runner::Stop;
 use windlass_core::store::LeaseRef;
 use windlass_core::{
@@ -19,8 +20,8 @@ use windlass_core::{
 use windlass_engine::api::AddJob;
 use windlass_engine::{Engine, Error};
 
-use crate::PATIENCE;
 use crate::fake::{Daemon, handler, jobs, key};
+use crate::{PATIENCE, wish};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -322,4 +323,19 @@ async fn a_decision_sees_what_was_just_added_and_may_refuse_in_its_own_words() {
     assert_eq!(daemon.engine.full_job(&others, id).await.unwrap(), None);
     let no_sql = daemon.engine.query(&t.tenant, "SELECT 1;".into(), false, PATIENCE).await;
     assert!(matches!(no_sql, Err(Error::Conflict(_))), "{no_sql:?}");
+}
+
+/// The daemon that started later has larger tokens, until the other one gets a new boot number.
+#[tokio::test]
+async fn a_taken_job_has_a_larger_token_than_all_claims_before() {
+    let store = Arc::new(MemoryStore::default());
+    let older = Daemon::start_on(store.clone(), |options| options.lease = LEASE).await;
+    let newer = Daemon::start_on(store.clone(), |options| options.lease = LEASE).await;
+    let t = key("acme", "t");
+    let added = newer.engine.add(&t, jobs(&["x"]), None).await.unwrap();
+    let pulled = newer.engine.claim(wish(&t, PATIENCE)).await.unwrap().remove(0).job;
+    newer.engine.release(LeaseRef::of(&pulled).unwrap(), Duration::ZERO).await.unwrap();
+    let took = older.engine.take(one_job(&older.engine, glob("t")).await, PATIENCE).await.unwrap();
+    assert_eq!(ids(&took), added.ids);
+    assert!(took.given[0].job.lease.unwrap().token > pulled.lease.unwrap().token);
 }
