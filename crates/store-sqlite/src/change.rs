@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::extra;
 use crate::family;
 use crate::insert;
-use crate::queue::{self, Place};
+use crate::queue::{self, QueueKey};
 use crate::row::{self, Stored, part};
 use crate::settle::{self, End};
 use crate::tx::{Counter, Tx};
@@ -79,7 +79,7 @@ fn rerun(tx: &mut Tx<'_>, stored: Stored) -> Result<Changed> {
     update.execute(params![id, row::state_number(state), now.ms(), parts])?;
     aside::set_state(tx.conn, id, parts, state)?;
     tx.count(*type_id, Counter::of_state(job.state), -1);
-    queue::add(tx, Place { run_at: now, tie: 0, ..place(&stored) }, true)?;
+    queue::add(tx, QueueKey { run_at: now, tie: 0, ..queue_key(&stored) }, true)?;
     Ok(Changed::Done(Box::new(stored.job)))
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn free(conn: &Connection, type_id: i64, unique: &str) -> Result<()> 
 /// Takes a job out of the queue, the lease or the counter that it is in.
 pub(crate) fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
     match stored.job.state {
-        State::Queued => queue::remove(tx, place(stored)),
+        State::Queued => queue::remove(tx, queue_key(stored)),
         State::Running => settle::drop_lease(tx, stored.job.id.get(), stored.type_id),
         state => {
             tx.count(stored.type_id, Counter::of_state(state), -1);
@@ -150,10 +150,10 @@ pub(crate) fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
 }
 
 /// Where a queued job is.
-pub(crate) fn place(stored: &Stored) -> Place {
+pub(crate) fn queue_key(stored: &Stored) -> QueueKey {
     let Job { id, priority, run_at, .. } = stored.job;
     let (rank, tie) = (row::rank(priority, stored.parts), stored.job.extra.tie());
-    Place { type_id: stored.type_id, rank, run_at, tie, id: id.get() }
+    QueueKey { type_id: stored.type_id, rank, run_at, tie, id: id.get() }
 }
 
 /// Removes a job's row and all that belongs to it.

@@ -1,5 +1,5 @@
-//! Jobs are taken under leases. A claim reads the front of `ready` and the rows of the jobs it
-//! takes; how many others wait makes no difference.
+//! Claims and leases. A claim reads the front of `ready` and the rows of the jobs it takes; its
+//! cost does not depend on how many others wait.
 
 use bytes::Bytes;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -17,8 +17,8 @@ use crate::row::{self, part};
 use crate::sysid;
 use crate::tx::{Counter, Tx};
 
-/// `?2` is the smallest rank that is looked at: 0, or that of the floor. The reader stops when it
-/// has enough: SQLite would compile a statement anew for each number that is bound to a limit.
+/// `?2` is the smallest rank: 0, or that of the floor. The caller stops reading when it has enough:
+/// with a bound LIMIT, SQLite would recompile the statement for each new value.
 pub(crate) const FRONT: &str = "
     SELECT rank, run_at, tie, id FROM ready
      WHERE type_id = ?1 AND rank >= ?2 ORDER BY rank, run_at, tie, id";
@@ -33,8 +33,8 @@ pub(crate) const JOB: &str = "
            last_code, last_status, unique_key, then_name, payload_bytes, parts, payload, parent_id
       FROM job WHERE id = ?1";
 
-/// `None` when nothing that is asked for is ready, and some of it may be among the jobs that are
-/// still to become so: then the caller tries again.
+/// `None` if no requested job is ready, but some may be among the due jobs that are not promoted
+/// yet: then the caller tries again.
 pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Claimed>>> {
     let more_due = queue::promote(tx)?;
     let now = tx.now;
@@ -62,7 +62,7 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         let room = of_type.room(tx.pending(type_id, Counter::Running));
         let limit = limit.min(usize::try_from(room).unwrap_or(usize::MAX));
         let before = claimed.len();
-        // Once, unless all that it finds is damaged, and leaves the queue so.
+        // One round, unless all jobs that it finds are damaged; they have left the queue then.
         while claimed.len() == before {
             let ids = take(tx, type_id, pick.floor, limit)?;
             if ids.is_empty() {
@@ -93,7 +93,7 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
     Ok(Some(claimed))
 }
 
-/// Whether a type that is asked for has jobs that wait for their time.
+/// Whether a requested type has deferred jobs.
 fn is_any_deferred(tx: &mut Tx<'_>, claim: &Claim) -> Result<bool> {
     tx.apply_counts()?;
     let find = "SELECT 1 FROM type WHERE id = ?1 AND deferred > 0 AND suspended = 0";
@@ -107,7 +107,7 @@ fn is_any_deferred(tx: &mut Tx<'_>, claim: &Claim) -> Result<bool> {
     Ok(false)
 }
 
-/// Prolongs leases; answers with those that are lost.
+/// Extends leases; returns those that are lost.
 pub(crate) fn job_renew(tx: &mut Tx<'_>, by: &Renew) -> Result<Vec<LeaseRef>> {
     let now = tx.now;
     let expires_at = by.hold.map_or(Timestamp::NEVER, |hold| now + hold).ms();
@@ -124,7 +124,7 @@ pub(crate) fn job_renew(tx: &mut Tx<'_>, by: &Renew) -> Result<Vec<LeaseRef>> {
     Ok(lost)
 }
 
-/// Whether the job runs under this very lease.
+/// Whether the job runs under this lease.
 pub(crate) fn held(tx: &mut Tx<'_>, lease: &LeaseRef) -> Result<bool> {
     let mut find =
         tx.conn.prepare_cached("SELECT type_id FROM lease WHERE id = ?1 AND token = ?2")?;
@@ -136,25 +136,24 @@ pub(crate) fn held(tx: &mut Tx<'_>, lease: &LeaseRef) -> Result<bool> {
     }
 }
 
-/// What a claim has to know of a type.
+/// What a claim needs to know about a type.
 pub(crate) struct Claimable {
     handler: Option<HandlerId>,
-    /// As the row has them, without what this transaction has yet to write.
+    /// The counters in the row, without the pending changes of this transaction.
     ready: i64,
     running: i64,
     running_max: Option<i64>,
-    /// It has settings.
-    pub(crate) settled: bool,
+    pub(crate) has_settings: bool,
 }
 
 impl Claimable {
-    /// How many more of its jobs may run, beside those that do and `pending` others.
+    /// How many more of its jobs may run, besides those that run and `pending` others.
     pub(crate) fn room(&self, pending: i64) -> i64 {
         self.running_max.map_or(i64::MAX, |most| (most - self.running - pending).max(0))
     }
 }
 
-/// `None` for a suspended type. Read each time, because another process may have changed it.
+/// `None` for a suspended type. Read every time, because another process may change it.
 pub(crate) fn unless_suspended(conn: &Connection, type_id: i64) -> Result<Option<Claimable>> {
     let find = "SELECT suspended, handler_id, ready, running, running_max, settings IS NOT NULL
                   FROM type WHERE id = ?1";
@@ -167,10 +166,10 @@ pub(crate) fn unless_suspended(conn: &Connection, type_id: i64) -> Result<Option
     }
     let handler = row.get::<_, Option<i64>>(1)?.map(row::job_id).transpose()?;
     let (ready, running, running_max) = (row.get(2)?, row.get(3)?, row.get(4)?);
-    Ok(Some(Claimable { handler, ready, running, running_max, settled: row.get(5)? }))
+    Ok(Some(Claimable { handler, ready, running, running_max, has_settings: row.get(5)? }))
 }
 
-/// Takes up to `limit` ready jobs of a type out of the table, in the order of the claim.
+/// Removes up to `limit` ready jobs of a type from the table, in claim order.
 fn take(tx: &mut Tx<'_>, type_id: i64, floor: Option<Priority>, limit: usize) -> Result<Vec<i64>> {
     let mut ids = Vec::with_capacity(limit);
     if let Some(floor) = floor {
@@ -180,7 +179,7 @@ fn take(tx: &mut Tx<'_>, type_id: i64, floor: Option<Priority>, limit: usize) ->
     Ok(ids)
 }
 
-/// Adds ids of ready jobs from this rank on, until there are `limit`.
+/// Adds ids of ready jobs, beginning at this rank, until there are `limit`.
 fn take_from(
     conn: &Connection,
     type_id: i64,
@@ -204,7 +203,7 @@ fn take_from(
     Ok(())
 }
 
-/// Turns ids that were taken into claimed jobs.
+/// Turns ids from the queue into claimed jobs.
 struct Starter<'a> {
     conn: &'a Connection,
     lease: Lease,
@@ -222,9 +221,9 @@ impl Starter<'_> {
         handler: Option<HandlerId>,
     ) -> Result<Claimed> {
         let mut rows = self.job.query([id])?;
-        let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
+        let missing = || Failure::corrupt(format!("job {id} is ready but has no row"));
         let row = rows.next()?.ok_or_else(missing)?;
-        let state = state::next(State::Queued, Event::Claim).expect("what is ready is queued");
+        let state = state::next(State::Queued, Event::Claim).expect("a ready job is queued");
         if row.get::<_, Option<i64>>(7)? > Some(self.lease.token.0) {
             return Err(Failure::LargerToken(row::job_id(id)?));
         }
@@ -262,7 +261,7 @@ impl Starter<'_> {
     }
 }
 
-/// Puts a job under a lease that somebody else made for it.
+/// Stores a lease that a decision made.
 pub(crate) fn add_lease(
     conn: &Connection,
     id: i64,
@@ -292,7 +291,7 @@ pub(crate) const LEASES_ON_BEAT: &str = "
     SELECT l.id, t.tenant, t.name, l.token FROM lease l JOIN type t ON t.id = l.type_id
      WHERE l.owner = ?1 AND l.expires_at IS NULL AND l.id > ?2 ORDER BY l.id LIMIT ?3";
 
-/// The leases that last as long as this number, behind a job.
+/// The leases on this daemon's beat, after a job id.
 pub(crate) fn mine(
     conn: &Connection,
     owner: Sysid,
@@ -311,7 +310,8 @@ pub(crate) fn mine(
     Ok(mine)
 }
 
-/// The payload of a job, from the columns `payload_bytes, parts, payload` that begin at `from`.
+/// The payload of a job, from the columns `payload_bytes, parts, payload`, the first of which is
+/// number `from`.
 pub(crate) fn payload(conn: &Connection, id: i64, row: &Row<'_>, from: usize) -> Result<Payload> {
     let parts: i64 = row.get(from + 1)?;
     if parts & part::PIECES != 0 {
@@ -322,7 +322,7 @@ pub(crate) fn payload(conn: &Connection, id: i64, row: &Row<'_>, from: usize) ->
         let data: Vec<u8> = find.query_row([id], |row| row.get(0))?;
         return Ok(Payload::Inline(Bytes::from(data)));
     }
-    let unreadable = |_| Failure::corrupt(format!("the payload of job {id}"));
+    let unreadable = |_| Failure::corrupt(format!("job {id}: the payload is not a blob"));
     let bytes = row.get_ref(from + 2)?.as_blob().map_err(unreadable)?;
     Ok(Payload::Inline(Bytes::copy_from_slice(bytes)))
 }

@@ -7,7 +7,7 @@ use windlass_core::time::{Clock, Moment, Timestamp};
 
 use crate::change;
 use crate::error::Result;
-use crate::queue::{self, Place};
+use crate::queue::{self, QueueKey};
 use crate::row;
 use crate::tx::Tx;
 
@@ -75,12 +75,12 @@ pub(crate) fn follow(tx: &mut Tx<'_>, moment: Moment, step: i64) -> Result<()> {
     for id in change::ids(conn, next, [WAITS_MOVED_MAX])? {
         let found = row::find_sound(conn, id)?;
         let Some(stored) = found.filter(|stored| stored.job.waits_a_while()) else { continue };
-        let place = change::place(&stored);
-        let run_at = place.run_at.shifted(step);
-        queue::remove(tx, place)?;
+        let key = change::queue_key(&stored);
+        let run_at = key.run_at.shifted(step);
+        queue::remove(tx, key)?;
         conn.prepare_cached("UPDATE job SET run_at = ?2 WHERE id = ?1")?
             .execute([id, run_at.ms()])?;
-        queue::add(tx, Place { run_at, ..place }, run_at <= now)?;
+        queue::add(tx, QueueKey { run_at, ..key }, run_at <= now)?;
     }
     Ok(())
 }

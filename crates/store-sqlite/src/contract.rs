@@ -340,7 +340,7 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         // The writer's connection is the last one, so that closing it moves the log into the file.
-        self.questions.stop().await;
+        self.queries.stop().await;
         self.readers.stop().await;
         self.writer.stop().await;
     }
@@ -353,7 +353,7 @@ impl Store for SqliteStore {
 #[async_trait]
 impl SqlStore for SqliteStore {
     async fn query(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
-        let answer = self.questions.ask(ask).await?;
+        let answer = self.queries.ask(ask).await?;
         if let SqlAnswer::Wrote { .. } = &answer {
             self.flush().await?;
         }

@@ -20,7 +20,7 @@
 //! in memory is right.
 //!
 //! Only the writer's connection makes promises, because only its descriptors are as old as the
-//! store: one that is opened after an error was reported knows nothing of it. Questions in SQL
+//! store: one that is opened after an error was reported knows nothing of it. Queries in SQL
 //! commit unsynced, and are answered after a flush. Checkpoints run on the writer's connection,
 //! where their errors can be seen; those that SQLite starts by itself keep quiet about them.
 //!

@@ -19,7 +19,7 @@ use crate::aside::Aside;
 use crate::change;
 use crate::error::{Failure, Result};
 use crate::extra;
-use crate::queue::{self, Place};
+use crate::queue::{self, QueueKey};
 use crate::row::{self, part};
 use crate::tx::{Counter, Tx};
 
@@ -161,7 +161,7 @@ fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
     let rank = row::rank(new.priority, extra::parts(&new.extra));
     let (run_at, tie) = (new.run_at, new.extra.tie());
     let due = new.is_due(tx.now);
-    queue::add(tx, Place { type_id, rank, run_at, tie, id }, due)?;
+    queue::add(tx, QueueKey { type_id, rank, run_at, tie, id }, due)?;
     Ok(Inserted::New)
 }
 

@@ -1,32 +1,33 @@
 //! The embedded store: Windlass's `Store` on one SQLite file, with nothing to install.
 //!
 //! ```text
-//!   callers ──► writer (one thread) ──► one transaction for all that wait ──► answers
+//!   callers ──► writer (one thread) ──► one transaction for all waiting calls ──► answers
 //!           └─► readers (a few connections) ──► one consistent state each
 //! ```
 //!
 //! | module | owns |
 //! |---|---|
-//! | `contract` | the traits of the store, each call handed to its module |
-//! | `open`, `migration` | whose file it is, its layout, how connections are set up |
-//! | `writer`, `tx` | the thread that writes, group commit, what is durable when |
-//! | `clock` | what time it is, also when the clock is set |
-//! | `turn` | who of several processes writes next |
-//! | `doubt` | a disk that did not take what was written to it |
+//! | `contract` | the traits of the store; passes each call to its module |
+//! | `open`, `migration` | whether the file is ours, its layout, how connections are set up |
+//! | `writer`, `tx` | the writer thread, group commit, durability |
+//! | `clock` | the store's time, and what follows when the wall clock is set |
+//! | `turn` | which of several processes writes next |
+//! | `doubt` | failed syncs, and how the file recovers from them |
 //! | `reader` | the connections that read |
-//! | `query` | questions in SQL, each on a connection of its own |
-//! | `queue` | what waits: ready, deferred, and the way from one to the other |
+//! | `query` | SQL queries, each on its own connection |
+//! | `queue` | queued jobs: ready, deferred, and the promotion from one to the other |
 //! | `insert`, `claim`, `settle`, `change`, `housekeeping` | the verbs that change jobs |
-//! | `edit`, `put` | decisions: what they see, and how their edits are carried out |
-//! | `take`, `search` | due jobs by name: which ones, and what becomes of them |
-//! | `family`, `extra`, `aside` | parents and children, and what else only few jobs have |
-//! | `read`, `row` | the verbs that show them, and their rows |
+//! | `edit`, `put` | decisions: what they are shown, and how their edits are applied |
+//! | `take`, `search` | due jobs by name, handed out by a decision |
+//! | `family`, `extra`, `aside` | parents and children, and other things that few jobs have |
+//! | `read`, `row` | the verbs that read jobs, and their rows |
 //! | `waiting` | which types are open, in pages |
 //! | `type_row`, `handler`, `sysid` | types, handlers, daemons |
-//! | `error` | SQLite's codes, translated |
+//! | `error` | translates SQLite's error codes |
 //!
-//! Several daemons of one machine may open the same file: every write takes the file's lock first
-//! and reads what it depends on under it, and nothing is cached that another process could change.
+//! Several daemons on one machine may open the same file. Every write takes the file's lock first
+//! and reads what it depends on under that lock. Nothing is cached that another process could
+//! change.
 
 mod aside;
 mod change;
@@ -70,7 +71,7 @@ use windlass_core::time::{Clock, Timestamp};
 pub use crate::open::{OnCommit, Options};
 
 use crate::doubt::Doubt;
-use crate::query::Questions;
+use crate::query::Queries;
 use crate::reader::Readers;
 use crate::tx::Tx;
 use crate::writer::Writer;
@@ -79,26 +80,26 @@ use crate::writer::Writer;
 pub struct SqliteStore {
     writer: Writer,
     readers: Readers,
-    questions: Questions,
+    queries: Queries,
     doubt: Arc<Doubt>,
     clock: Arc<dyn Clock>,
 }
 
 impl SqliteStore {
-    /// Opens the file, creates it if it is absent, and brings its layout up to date. The directory
-    /// must be there. A file of a newer Windlass or of another program is a `Conflict`, one that is
-    /// no database or damaged is `Corrupt`; both stay as they are.
+    /// Opens the file, creates it if it is missing, and migrates its layout. The directory must
+    /// exist. A file of a newer Windlass or of another program is a `Conflict`, one that is damaged
+    /// or not a database is `Corrupt`; both are left unchanged.
     pub fn open(options: Options) -> Result<SqliteStore, Error> {
         let translated = |failure: error::Failure| failure.translate(&options.path);
         let conn = open::writer(&options).map_err(translated)?;
         let doubt = Arc::new(Doubt::new(&options.path));
         let writer = Writer::start(conn, doubt.clone(), &options).map_err(translated)?;
         let clock = options.clock.clone();
-        let questions = Questions::new(options.clone(), doubt.clone());
-        Ok(SqliteStore { writer, readers: Readers::new(options), questions, doubt, clock })
+        let queries = Queries::new(options.clone(), doubt.clone());
+        Ok(SqliteStore { writer, readers: Readers::new(options), queries, doubt, clock })
     }
 
-    /// Reads what depends on the time.
+    /// Reads something that depends on the time.
     async fn read_at<T, F>(&self, read: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -109,15 +110,15 @@ impl SqliteStore {
         self.readers.read(read).await
     }
 
-    /// Tries an operation until it has an answer: before each time a bounded number of due jobs
-    /// becomes ready, in a transaction that others may follow before the next.
+    /// Repeats an operation until it returns an answer. Each attempt is its own transaction and
+    /// first makes a bounded number of due jobs ready; other operations may run in between.
     async fn write_when_ready<T, F>(&self, jobs: usize, run: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Fn(&mut Tx<'_>) -> error::Result<Option<T>> + Send + Sync + 'static,
     {
         let run = Arc::new(run);
-        // What is due at one moment is finite, and each time there is less of it.
+        // This ends, because each attempt leaves fewer due jobs.
         loop {
             let run = run.clone();
             let tried = self.writer.write(Durability::Relaxed, jobs, move |tx| run(tx));
@@ -127,8 +128,8 @@ impl SqliteStore {
         }
     }
 
-    /// Reads when jobs that are due are ready, or the first of them where there are very
-    /// many; mostly there are none, and there is nothing to write.
+    /// Reads after due jobs have been made ready, or the first of them if there are very many.
+    /// Usually there are none, and nothing is written.
     async fn read_promoted<T, F>(&self, read: F) -> Result<T, Error>
     where
         T: Send + 'static,

@@ -84,9 +84,9 @@ pub(crate) fn reader(options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
-/// A connection for one question in SQL. What it sorts and gathers on the way may be large, and
+/// A connection for one query in SQL. What it sorts and gathers on the way may be large, and
 /// goes to files.
-pub(crate) fn question(options: &Options) -> Result<Connection> {
+pub(crate) fn query(options: &Options) -> Result<Connection> {
     let connection = connect(options, OpenFlags::empty())?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "temp_store", "FILE")?;

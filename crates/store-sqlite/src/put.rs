@@ -139,7 +139,7 @@ fn arrive(tx: &mut Tx<'_>, stored: &Stored, now: Timestamp) -> Result<()> {
     let Stored { job, type_id, .. } = stored;
     let (id, type_id) = (job.id.get(), *type_id);
     match (job.state, job.lease) {
-        (State::Queued, _) => queue::add(tx, change::place(stored), job.run_at <= now),
+        (State::Queued, _) => queue::add(tx, change::queue_key(stored), job.run_at <= now),
         (State::Running, Some(lease)) => {
             let started_at = job.started_at.unwrap_or(now);
             claim::add_lease(tx.conn, id, type_id, &lease, job.attempt, started_at)?;

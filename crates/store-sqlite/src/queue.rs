@@ -1,5 +1,6 @@
-//! The tables of what waits: `ready` may run now, `ready_hidden` too if somebody asks for hidden
-//! jobs, `deferred` waits for its time. A queued job without a lease is in exactly one of them.
+//! The tables of queued jobs: those in `ready` may run now, those in `ready_hidden` too, but only
+//! takes that ask for hidden jobs get them, and those in `deferred` wait for their time. A queued
+//! job without a lease is in exactly one of them.
 
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::time::Timestamp;
@@ -8,18 +9,18 @@ use crate::error::Result;
 use crate::row::HIDDEN_RANK;
 use crate::tx::{Counter, Tx};
 
-/// Deferred jobs that become ready in one transaction: about as much as others are made to wait
-/// where very many come due at once.
+/// Deferred jobs that become ready in one transaction. Bounds how long other operations wait if very
+/// many jobs come due at once.
 const PROMOTE_JOBS_MAX: usize = 5_000;
 
-/// A queued job's place.
+/// The key of a queued job in the tables of the queue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct QueueKey {
     pub(crate) type_id: i64,
-    /// From `HIDDEN_RANK` on, the job is a hidden one.
+    /// At least `HIDDEN_RANK` for hidden jobs.
     pub(crate) rank: i64,
     pub(crate) run_at: Timestamp,
-    /// Among those of the same time; see `Extra::tie`.
+    /// The order among jobs with the same time; see `Extra::tie`.
     pub(crate) tie: i64,
     pub(crate) id: i64,
 }
@@ -36,13 +37,13 @@ pub(crate) const DUE: &str = "
      WHERE run_at <= ?1 ORDER BY run_at, id";
 pub(crate) const REMOVE_DUE: &str = "DELETE FROM deferred WHERE (run_at, id) <= (?1, ?2)";
 
-/// Puts a queued job where it belongs.
-pub(crate) fn add(tx: &mut Tx<'_>, place: Place, due: bool) -> Result<()> {
-    let Place { type_id, rank, run_at, tie, id } = place;
+/// Adds a queued job to its table.
+pub(crate) fn add(tx: &mut Tx<'_>, key: QueueKey, due: bool) -> Result<()> {
+    let QueueKey { type_id, rank, run_at, tie, id } = key;
     if due && rank >= HIDDEN_RANK {
         let mut add = tx.conn.prepare_cached(ADD_READY_HIDDEN)?;
         add.execute([type_id, rank - HIDDEN_RANK, run_at.ms(), tie, id])?;
-        // They are not ready for whoever looks at the numbers.
+        // Hidden jobs do not count as ready.
         tx.count(type_id, Counter::Deferred, 1);
     } else if due {
         let mut add = tx.conn.prepare_cached(ADD_READY)?;
@@ -63,9 +64,9 @@ const REMOVE_READY_HIDDEN: &str = "
     DELETE FROM ready_hidden
      WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND tie = ?4 AND id = ?5";
 
-/// Takes a queued job away, wherever it is.
-pub(crate) fn remove(tx: &mut Tx<'_>, place: Place) -> Result<()> {
-    let Place { type_id, rank, run_at, tie, id } = place;
+/// Removes a queued job from whichever table it is in.
+pub(crate) fn remove(tx: &mut Tx<'_>, key: QueueKey) -> Result<()> {
+    let QueueKey { type_id, rank, run_at, tie, id } = key;
     let (table, rank, counter) = match rank.checked_sub(HIDDEN_RANK).filter(|rank| *rank >= 0) {
         Some(rank) => (REMOVE_READY_HIDDEN, rank, Counter::Deferred),
         None => (REMOVE_READY, rank, Counter::Ready),
@@ -81,7 +82,8 @@ pub(crate) fn remove(tx: &mut Tx<'_>, place: Place) -> Result<()> {
     Ok(())
 }
 
-/// Takes a ready job away whose row is damaged, so that nobody meets it again until it is mended.
+/// Removes a ready job whose row is damaged from the queue, so that it is not found again until the
+/// row is repaired.
 pub(crate) fn set_aside(tx: &mut Tx<'_>, type_id: i64, id: i64) -> Result<()> {
     for (sql, counter) in [
         ("DELETE FROM ready WHERE type_id = ?1 AND id = ?2", Counter::Ready),
@@ -100,10 +102,9 @@ pub(crate) fn next_due_at(conn: &Connection) -> Result<Option<Timestamp>> {
     Ok(first.query_row([], |row| row.get(0)).optional()?.map(Timestamp))
 }
 
-/// Makes jobs ready that are due, those that are due the longest first: at most
-/// `PROMOTE_JOBS_MAX` in one transaction, whoever asks. Whether there are more; the writer makes
-/// them ready when nobody waits for it, and whoever needs them now tries again in another
-/// transaction.
+/// Makes due jobs ready, those that have been due the longest first: at most `PROMOTE_JOBS_MAX` in
+/// one transaction, over all of its operations. Returns whether there are more. The writer promotes
+/// those while it is idle; an operation that needs them now is repeated in another transaction.
 pub(crate) fn promote(tx: &mut Tx<'_>) -> Result<bool> {
     let now = tx.now;
     if next_due_at(tx.conn)?.is_none_or(|at| at > now) {
@@ -119,18 +120,18 @@ pub(crate) fn promote(tx: &mut Tx<'_>) -> Result<bool> {
 fn promote_some(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<usize> {
     let conn = tx.conn;
     let mut due = conn.prepare_cached(DUE)?;
-    let places = due
+    let keys = due
         .query_map([now.ms()], |row| {
             let (run_at, id) = (Timestamp(row.get(0)?), row.get(1)?);
-            Ok(Place { type_id: row.get(2)?, rank: row.get(3)?, run_at, tie: row.get(4)?, id })
+            Ok(QueueKey { type_id: row.get(2)?, rank: row.get(3)?, run_at, tie: row.get(4)?, id })
         })?
         .take(limit)
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let Some(last) = places.last() else { return Ok(0) };
+    let Some(last) = keys.last() else { return Ok(0) };
     conn.prepare_cached(REMOVE_DUE)?.execute([last.run_at.ms(), last.id])?;
-    for place in &places {
-        add(tx, *place, true)?;
-        tx.count(place.type_id, Counter::Deferred, -1);
+    for key in &keys {
+        add(tx, *key, true)?;
+        tx.count(key.type_id, Counter::Deferred, -1);
     }
-    Ok(places.len())
+    Ok(keys.len())
 }

@@ -1,5 +1,5 @@
-//! The connections that read, each for one call at a time. A read sees one consistent state: what
-//! was committed when it began, and so everything that was answered before.
+//! The read connections, each used by one call at a time. A read sees one consistent state: what
+//! was committed when it began, which includes everything that was answered before.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,13 +12,13 @@ use crate::error::{Result, closed};
 use crate::open::{self, Options};
 
 pub(crate) struct Readers {
-    shared: Arc<Shared>,
+    pool: Arc<ReaderPool>,
     permits: Arc<Semaphore>,
 }
 
-struct Shared {
+struct ReaderPool {
     options: Options,
-    /// At most `options.readers`: who has a permit may take one, or open one.
+    /// At most `options.readers`. A caller with a permit takes one, or opens one if there is none.
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -26,38 +26,38 @@ impl Readers {
     pub(crate) fn new(mut options: Options) -> Readers {
         options.readers = options.readers.max(1);
         let permits = Arc::new(Semaphore::new(options.readers));
-        Readers { shared: Arc::new(Shared { options, idle: Mutex::default() }), permits }
+        Readers { pool: Arc::new(ReaderPool { options, idle: Mutex::default() }), permits }
     }
 
-    /// Runs `read` in a transaction of its own, on a thread that may block.
+    /// Runs `read` in its own transaction, on a thread that may block.
     pub(crate) async fn read<T, F>(&self, read: F) -> std::result::Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| closed())?;
-        let shared = self.shared.clone();
-        let work = move || shared.run(read, permit);
+        let pool = self.pool.clone();
+        let work = move || pool.run(read, permit);
         match tokio::task::spawn_blocking(work).await {
             Ok(answer) => answer,
             Err(ended) => Err(Error::Internal(format!("a read did not end: {ended}").into())),
         }
     }
 
-    /// Waits for reads under way and closes their connections.
+    /// Waits for running reads and closes all connections.
     pub(crate) async fn stop(&self) {
-        let all = u32::try_from(self.shared.options.readers).unwrap_or(u32::MAX);
-        // An error means that another call closed them already.
+        let all = u32::try_from(self.pool.options.readers).unwrap_or(u32::MAX);
+        // An error means that another call has already closed them.
         if let Ok(_permits) = self.permits.acquire_many(all).await {
             self.permits.close();
-            self.shared.idle().clear();
+            self.pool.idle().clear();
         }
     }
 }
 
-impl Shared {
+impl ReaderPool {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        // A list of connections has no state that a panic could leave half-done.
+        // A panic cannot leave a list of connections half-done.
         lock(&self.idle)
     }
 
@@ -73,10 +73,10 @@ impl Shared {
                 None => open::reader(&self.options)?,
             };
             conn.prepare_cached("BEGIN")?.execute([])?;
-            // A connection that a panic left in the middle of a read is closed, not used again.
+            // After a panic in the middle of a read, the connection is closed, not reused.
             let answer = Error::caught("a read", || read(&conn))?;
             let ended = conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
-            // A connection whose transaction does not end is not used again.
+            // A connection whose transaction cannot be ended is not reused.
             if ended.is_ok() {
                 self.idle().push(conn);
             }

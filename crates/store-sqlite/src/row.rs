@@ -1,4 +1,4 @@
-//! How jobs are written in rows and read back.
+//! Encoding of jobs in rows, and decoding.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use windlass_core::{Job, JobId, Lease, Priority, State, Sysid};
 use crate::error::{Failure, Result};
 use crate::extra;
 
-/// What a job has outside of its row, so that nothing is looked for in vain.
+/// Flags for what a job has outside its row, so that nothing is searched for in vain.
 pub(crate) mod part {
     pub(crate) const PAYLOAD: i64 = 1;
     pub(crate) const PIECES: i64 = 2;
     pub(crate) const RESULT: i64 = 4;
     pub(crate) const LOG: i64 = 8;
     pub(crate) const PROGRESS: i64 = 16;
-    /// Other jobs name, or have named, it as their parent.
+    /// It has or had children.
     pub(crate) const FAMILY: i64 = 32;
     pub(crate) const HIDDEN: i64 = 64;
-    /// Outdated while the job has a lease.
+    /// Meaningless while the job has a lease.
     pub(crate) const LENT: i64 = 128;
     pub(crate) const EXTRA: i64 = 256;
     /// It has a parent.
     pub(crate) const CHILD: i64 = 512;
 }
 
-/// A job with what only this store knows of it.
+/// A job, with what only this store knows about it.
 pub(crate) struct Stored {
     pub(crate) job: Job,
     pub(crate) type_id: i64,
-    /// Of the newest claim; stays when the lease goes.
+    /// Of the newest claim; kept when the lease ends.
     pub(crate) token: Option<Token>,
     pub(crate) parts: i64,
 }
@@ -64,7 +64,7 @@ job_now_columns! {
     last_status, unique_key, then_name, parent_id, parts, payload_bytes,
 }
 
-/// The job, whoever owns it.
+/// The job of any tenant.
 pub(crate) fn find(conn: &Connection, id: i64) -> Result<Option<Stored>> {
     let mut statement = conn.prepare_cached(FIND)?;
     let mut rows = statement.query([id])?;
@@ -76,17 +76,17 @@ pub(crate) fn find(conn: &Connection, id: i64) -> Result<Option<Stored>> {
     Ok(Some(stored))
 }
 
-/// One job of many, unless its row is damaged: then it is named in the log and passed over, so that
-/// it keeps nobody from the others.
+/// The job, unless its row is damaged: then it is named in the log and skipped, so that it does not
+/// block other jobs.
 pub(crate) fn find_sound(conn: &Connection, id: i64) -> Result<Option<Stored>> {
     Ok(sound(id, find(conn, id))?.flatten())
 }
 
-/// What was read of this job; `None` when its row is damaged.
+/// The result of reading this job; `None` if its row is damaged, which is logged.
 pub(crate) fn sound<T>(id: i64, read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(failure) if failure.is_of_one_row() => {
-            tracing::error!(job = id, ?failure, "the row of a job is damaged; it is passed over");
+            tracing::error!(job = id, ?failure, "skipping a job whose row is damaged");
             Ok(None)
         }
         read => read.map(Some),
@@ -98,7 +98,7 @@ pub(crate) fn find_of(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<O
     Ok(find(conn, id.get())?.filter(|stored| stored.job.key.tenant == *tenant))
 }
 
-/// Where a job is that the caller may see: its type and its parts.
+/// The parts of a job, if it is this tenant's.
 pub(crate) fn parts_of(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<Option<i64>> {
     let sql = "SELECT j.parts FROM job j JOIN type t ON t.id = j.type_id
                WHERE j.id = ?1 AND t.tenant = ?2";
@@ -106,7 +106,7 @@ pub(crate) fn parts_of(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<
     Ok(statement.query_row(params![id.get(), tenant.as_str()], |row| row.get(0)).optional()?)
 }
 
-/// Reads what `FIND` found.
+/// Decodes a row of `FIND`.
 fn stored(row: &Row<'_>) -> Result<Stored> {
     use Column as C;
     let id = job_id(row.get(C::id as usize)?)?;
@@ -117,7 +117,8 @@ fn stored(row: &Row<'_>) -> Result<Stored> {
         None => None,
         Some(owner) => Some(Lease {
             owner: sysid(owner)?,
-            token: token.ok_or_else(|| Failure::corrupt(format!("job {id} runs untokened")))?,
+            token: token
+                .ok_or_else(|| Failure::corrupt(format!("job {id} has a lease without a token")))?,
             expires_at: Timestamp(row.get(C::lease_expires_at as usize)?),
             on_beat: row.get(C::lease_on_beat as usize)?,
         }),
@@ -149,13 +150,13 @@ fn stored(row: &Row<'_>) -> Result<Stored> {
     Ok(Stored { job, type_id: row.get(C::type_id as usize)?, token, parts })
 }
 
-/// Small ranks come first. Hidden jobs have theirs apart.
+/// Small ranks come first. Hidden jobs have a range of their own.
 pub(crate) fn rank(priority: Priority, parts: i64) -> i64 {
     let hidden = if parts & part::HIDDEN != 0 { HIDDEN_RANK } else { 0 };
     i64::from(PRIORITY_MAX - priority.get()) + hidden
 }
 
-/// Added to the rank of a hidden job; above all others.
+/// Added to the rank of a hidden job; above all other ranks.
 pub(crate) const HIDDEN_RANK: i64 = 10_000;
 
 /// The number of a state in a row.
@@ -172,7 +173,7 @@ pub(crate) fn state(number: i64) -> Result<State> {
     known.copied().ok_or_else(|| Failure::corrupt(format!("a job has the state {number}")))
 }
 
-/// Of a job that is to be purged.
+/// The state of a job that has a time to be purged: an ended one.
 pub(crate) fn ended_state(number: i64) -> Result<State> {
     let state = state(number)?;
     match state.is_ended() {

@@ -152,7 +152,7 @@ impl<'a> Search<'a> {
         let name: Arc<str> = Arc::from(name);
         let Some(of_type) = claim::unless_suspended(self.conn, type_id)? else { return Ok(false) };
         let room = of_type.room(0);
-        if room != i64::MAX || of_type.settled {
+        if room != i64::MAX || of_type.has_settings {
             let rate = self.rate_room(type_id, &name)?;
             let room = u32::try_from(room).unwrap_or(u32::MAX);
             self.full |= room == 0;

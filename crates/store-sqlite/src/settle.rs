@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::extra;
 use crate::family;
 use crate::insert;
-use crate::queue::{self, Place};
+use crate::queue::{self, QueueKey};
 use crate::row::{self, part};
 use crate::sysid;
 use crate::tx::{Counter, Tx};
@@ -265,8 +265,8 @@ fn queue_again(
         settlement.ended.map(|ended| ended.status.get()),
         parts,
     ])?;
-    let place = Place { type_id: leased.type_id, rank: leased.rank, run_at, tie: 0, id };
-    queue::add(tx, place, due)
+    let key = QueueKey { type_id: leased.type_id, rank: leased.rank, run_at, tie: 0, id };
+    queue::add(tx, key, due)
 }
 
 /// Takes the lease away; what becomes of the job is for the caller to write.

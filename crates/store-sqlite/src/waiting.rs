@@ -1,5 +1,6 @@
-//! Which types are open, in pages: by what changed, by tenant, and by name. Each walks an index
-//! that has open types only, so types at rest cost nothing.
+//! Which types are open, in pages: by revision, by tenant, and by name. Reads by tenant and by
+//! name walk an index of open types only (`type_open`), so types without ready jobs cost nothing.
+//! The index by revision (`type_changed`) keeps closed types; a read skips those.
 
 use std::collections::HashMap;
 
@@ -16,14 +17,14 @@ use crate::row;
 use crate::tx;
 use crate::type_row;
 
-/// Names that one look tests against patterns; the next one goes on behind them.
+/// Matches of names against patterns in one read; the next one continues from there.
 const TESTS_MAX: usize = 100_000;
-/// Types that one look for changes passes, whether it tells of them or not.
+/// Index entries that one read of changes visits, whether it returns them or not.
 const CHANGES_MAX: usize = 50_000;
-/// Types with a limit that one look by pattern looks at.
+/// Types with a limit that one read by pattern checks.
 const LIMITED_MAX: usize = 1000;
 
-/// Read from the index alone, so that types of a tenant that has very many cost next to nothing.
+/// Answered by the index alone, so that skipping types of a tenant that has very many is cheap.
 pub(crate) const CHANGED: &str = "
     SELECT rev, tenant, id FROM type INDEXED BY type_changed
      WHERE handled = ?1 AND rev > ?2 ORDER BY rev";
@@ -32,7 +33,7 @@ pub(crate) const OPEN_BY_ID: &str = "
            rev
       FROM type WHERE id = ?1 AND open";
 
-/// Everything that is due has been promoted before.
+/// The caller has promoted due jobs.
 pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTypes> {
     let newest = conn.prepare_cached(tx::REVISION)?.query_row([], |row| row.get(0))?;
     let mut answer = ChangedTypes {
@@ -59,7 +60,7 @@ pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTy
             break;
         }
         passed += 1;
-        // One more than is told, which says that there are more.
+        // One more than is returned, to know that there are more.
         if before > look.each {
             continue;
         }
@@ -127,7 +128,7 @@ fn next_of(
 ) -> Result<()> {
     let mut find = conn.prepare_cached(NEXT_OF)?;
     let mut rows = find.query([tenant, after.map_or("", TypeName::as_str)])?;
-    // A page that is not full means that there are no more, so damaged types do not count.
+    // The caller takes a page that is not full for the last one, so damaged types do not count.
     let full = page.len() + each;
     while page.len() < full {
         let Some(row) = rows.next()? else { break };
@@ -161,7 +162,7 @@ pub(crate) fn named(conn: &Connection, look: &NamedLook) -> Result<NamedTypes> {
     }
     let mut globs: Vec<Pattern> = globs.into_iter().map(|text| Pattern::new(text)).collect();
     answer.full |= !globs.is_empty() && any_full(conn, &look.tenant, &globs)?;
-    // In the order of their ranges of names, a search by name goes through all of them once.
+    // Sorted by prefix, one walk by name covers all patterns.
     globs.sort_by_key(Pattern::prefix);
     let tests_each = globs.len().max(1);
     let mut names_left = (TESTS_MAX / tests_each).max(1);
@@ -198,7 +199,8 @@ pub(crate) const LIMITED: &str = "
     SELECT name, ready > 0 AND running >= running_max FROM type INDEXED BY type_limited
      WHERE tenant = ?1 AND running_max IS NOT NULL ORDER BY name";
 
-/// Whether the limit of a type that matches keeps its jobs; yes where there are too many to tell.
+/// Whether a matching type has ready jobs but has reached its limit; also true if there are too many
+/// types to check.
 fn any_full(conn: &Connection, tenant: &Tenant, globs: &[Pattern]) -> Result<bool> {
     let mut find = conn.prepare_cached(LIMITED)?;
     let mut rows = find.query([tenant.as_str()])?;
@@ -212,7 +214,7 @@ fn any_full(conn: &Connection, tenant: &Tenant, globs: &[Pattern]) -> Result<boo
     Ok(true)
 }
 
-/// The type, if it is open, and whether its limit keeps its jobs.
+/// The type if it is open, and whether it has ready jobs but has reached its limit.
 fn of_name(conn: &Connection, tenant: &Tenant, name: &str) -> Result<(Option<WaitingType>, bool)> {
     let mut find = conn.prepare_cached(NAMED)?;
     let mut rows = find.query([tenant.as_str(), name])?;
@@ -222,13 +224,13 @@ fn of_name(conn: &Connection, tenant: &Tenant, name: &str) -> Result<(Option<Wai
     Ok((if open { sound(row)? } else { None }, full))
 }
 
-/// `None` for a type whose row is damaged: it is named in the log and passed over, so that it keeps
-/// nobody from the others.
+/// `None` for a type whose row is damaged: it is named in the log and skipped, so that it does not
+/// block the others.
 fn sound(row: &Row<'_>) -> Result<Option<WaitingType>> {
     match waiting(row) {
         Err(failure) if failure.is_of_one_row() => {
             let (tenant, name) = (row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str());
-            tracing::error!(?tenant, ?name, ?failure, "a type is damaged; it is passed over");
+            tracing::error!(?tenant, ?name, ?failure, "skipping a type whose row is damaged");
             Ok(None)
         }
         read => read.map(Some),
@@ -255,7 +257,7 @@ mod tests {
     use crate::tx::{Counter, Tx};
     use crate::type_row::TypeCache;
 
-    /// Others share the transaction of a claim, and it is answered before they have their turn.
+    /// Other operations may follow a claim in its transaction, after its answer was made.
     #[test]
     fn a_type_that_closes_and_opens_in_one_transaction_has_a_new_revision() {
         let directory = tempfile::TempDir::new().unwrap();
@@ -275,7 +277,7 @@ mod tests {
         tx.count(type_id, Counter::Ready, 1);
         tx.apply_counts().unwrap();
         let again = changed(&conn, &look(open.up_to)).unwrap();
-        assert_eq!(again.types.len(), 1, "the claimer has to hear of it");
+        assert_eq!(again.types.len(), 1, "the claimer must see it in the next read of changes");
         tx.count(type_id, Counter::Ready, -1);
         tx.claimed(type_id, 1, Timestamp(0));
         tx.told_closed(type_id);

@@ -1,18 +1,18 @@
-//! The one thread that writes. Whatever waits when it is free becomes one transaction, so that a
-//! hundred callers share one commit; answers go out when that commit has returned.
+//! The writer thread. All operations that wait when it is free become one transaction, so that a
+//! hundred callers share one commit. They are answered when that commit has returned.
 //!
-//! A group is committed with `synchronous = FULL` when one of its operations promises to survive a
+//! A group is committed with `synchronous = FULL` if one of its operations promises to survive a
 //! power cut, and with `NORMAL` otherwise: then the write-ahead log is written but not synced.
 //!
 //! Why one synced commit makes all earlier ones durable: their frames lie before its own in the
-//! same log file, and `fsync` covers the whole file, whichever process wrote it. Where a checkpoint
-//! came in between, it synced the log first, copied the pages, and synced the database file before
-//! the log was begun anew (SQLite does so in `NORMAL` as in `FULL`), so frames that are no longer
-//! in the log are durable already. The rule needs a commit that writes: a synced group that changed
-//! nothing (a flush, or a replayed insert of duplicates) therefore writes a row of its own. A power
-//! cut leaves the commits up to some point, and never a part of one: frames carry checksums, and
-//! recovery stops at the last whole commit. All of this holds as long as no sync has failed;
-//! `doubt` says what follows when one has.
+//! same log file, and `fsync` covers the whole file, whichever process wrote it. If there was a
+//! checkpoint in between, it synced the log first, copied the pages, and synced the database file
+//! before the log was restarted (SQLite does so in `NORMAL` as in `FULL`), so frames that are no
+//! longer in the log are already durable. The rule needs a commit that writes. So a synced group
+//! that changed nothing (a flush, or a replayed insert of duplicates) writes a row of its own. A
+//! power cut keeps all commits up to some point, and never a part of one: frames have checksums, and
+//! recovery stops at the last complete commit. All of this holds only if no sync has failed; `doubt`
+//! says what happens otherwise.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,21 +34,20 @@ use crate::turn::Turnstile;
 use crate::tx::Tx;
 use crate::type_row::TypeCache;
 
-/// Operations that wait for the thread; further callers wait to get in.
+/// Operations that wait for the thread; further callers wait for room.
 const QUEUE_MAX: usize = 1024;
 /// Operations in one transaction.
 const GROUP_OPERATIONS_MAX: usize = 256;
-/// Jobs that the operations of one transaction name, unless a single one names more.
+/// Jobs that the operations of one transaction touch, unless a single one touches more.
 const GROUP_JOBS_MAX: usize = 20_000;
 
-/// Pages in the write-ahead log before they are moved into the file: pages that change again and
-/// again move once.
+/// Pages in the write-ahead log before a checkpoint: pages that change often are copied only once.
 const CHECKPOINT_PAGES: i32 = 8192;
 
-/// The way to the thread.
+/// The handle of the thread.
 pub(crate) struct Writer {
     messages: mpsc::Sender<Message>,
-    /// Closed when the thread has let go of its connection.
+    /// Closed when the thread has closed its connection.
     ended: watch::Receiver<()>,
 }
 
@@ -57,7 +56,7 @@ enum Message {
     Stop,
 }
 
-/// An operation on its way: runs inside a transaction, perhaps twice, and is answered once.
+/// A queued operation: runs inside a transaction, possibly twice, and is answered once.
 trait Command: Send {
     fn durability(&self) -> Durability;
     fn jobs(&self) -> usize;
@@ -94,7 +93,7 @@ where
     fn answer(self: Box<Self>, committed: std::result::Result<(), Error>) {
         let Operation { value, reply, .. } = *self;
         let answer = committed.map(|()| value.expect("a committed operation has run"));
-        // Nobody listens when the caller gave up; the change stands all the same.
+        // The send fails if the caller stopped waiting; the change stands regardless.
         let _ = reply.send(answer);
     }
 }
@@ -135,8 +134,8 @@ impl Writer {
         Ok(Writer { messages, ended })
     }
 
-    /// Runs an operation in some transaction and answers after its commit. `jobs` is about how
-    /// many jobs it touches. It runs again, alone, when a neighbour spoiled the transaction.
+    /// Runs an operation in a transaction and returns after its commit. `jobs` is roughly how many
+    /// jobs it touches. It runs again, alone, if another operation spoiled the transaction.
     pub(crate) async fn write<T, F>(
         &self,
         durability: Durability,
@@ -154,9 +153,9 @@ impl Writer {
         answer.await.map_err(|_| closed())?
     }
 
-    /// Returns when everything that was accepted has been answered and the file is let go.
+    /// Returns when all accepted operations have been answered and the file is closed.
     pub(crate) async fn stop(&self) {
-        // A thread that has ended already needs no message.
+        // The send fails if the thread has already ended.
         let _ = self.messages.send(Message::Stop).await;
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}
@@ -169,28 +168,29 @@ struct Thread {
     on_commit: Option<OnCommit>,
     types: TypeCache,
     clock: Arc<dyn Clock>,
-    /// As the pragma stands; `None` when that is not known.
+    /// The current value of the pragma; `None` if unknown.
     synchronous: Option<Durability>,
     turnstile: Turnstile,
     doubt: Arc<Doubt>,
     /// More jobs are due than the last transactions could make ready.
     due_left: bool,
-    /// Pages in the write-ahead log as the newest commit left it; 0 when there was none since the
-    /// last checkpoint.
+    /// Pages in the write-ahead log after the newest commit; 0 if there was none since the last
+    /// checkpoint.
     log_pages: Arc<AtomicI32>,
 }
 
 type Group = Vec<Box<dyn Command>>;
-type Answer = std::result::Result<(), Error>;
+type CommandResult = std::result::Result<(), Error>;
 
-/// How a transaction went: an answer for each operation, or none of them happened and each has to
-/// be tried alone.
-enum Ran {
-    Answers(Vec<Answer>),
+/// What became of a group's transaction.
+enum GroupResult {
+    /// One result per operation.
+    Answers(Vec<CommandResult>),
+    /// It was rolled back because of one operation: each has to run alone.
     Spoiled,
 }
 
-/// Makes due jobs ready for whoever comes next; nobody waits for its answer.
+/// An operation without a caller that makes due jobs ready.
 fn promotion() -> Box<dyn Command> {
     let run = queue::promote as fn(&mut Tx<'_>) -> Result<bool>;
     let (durability, (reply, _)) = (Durability::Relaxed, oneshot::channel());
@@ -208,7 +208,7 @@ impl Thread {
         if self.doubt.check_all().is_err() {
             let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             if let Err(error) = self.conn.set_db_config(keep_log, true) {
-                tracing::error!(file = %self.path.display(), %error, "the log cannot be kept");
+                tracing::error!(file = %self.path.display(), %error, "cannot keep the log");
             }
         }
         if let Err((_, error)) = self.conn.close() {
@@ -216,8 +216,8 @@ impl Thread {
         }
     }
 
-    /// Waits for a first operation and takes what else has come by then; `None` after the last one.
-    /// While nobody asks for anything, jobs that are due become ready.
+    /// Waits for an operation, and adds all others that wait by then; `None` after the last one.
+    /// While there are none, due jobs are promoted.
     fn next_group(&mut self, inbox: &mut mpsc::Receiver<Message>) -> Option<Group> {
         let mut group = Group::new();
         let mut jobs = 0;
@@ -231,8 +231,7 @@ impl Thread {
         };
         loop {
             match message {
-                // What was accepted before the stop is still in the inbox and comes with later
-                // groups.
+                // Operations accepted before the stop are still in the inbox, for later groups.
                 Message::Stop => inbox.close(),
                 Message::Run(command) => {
                     jobs += command.jobs();
@@ -251,12 +250,12 @@ impl Thread {
 
     fn settle_group(&mut self, mut group: Group) {
         match self.run_group(&mut group) {
-            Ran::Answers(answers) => {
+            GroupResult::Answers(answers) => {
                 for (command, answer) in group.into_iter().zip(answers) {
                     command.answer(answer);
                 }
             }
-            Ran::Spoiled => {
+            GroupResult::Spoiled => {
                 for command in group {
                     self.settle_group(vec![command]);
                 }
@@ -264,25 +263,25 @@ impl Thread {
         }
     }
 
-    /// One transaction. A group of one is never spoiled, so trying each alone ends.
-    fn run_group(&mut self, group: &mut Group) -> Ran {
+    /// Runs one transaction. A group of one is never `Spoiled`, so the recursion ends.
+    fn run_group(&mut self, group: &mut Group) -> GroupResult {
         let synced = group.iter().any(|c| c.durability() == Durability::Synced);
         let durability = if synced { Durability::Synced } else { Durability::Relaxed };
         let operations = group.len();
-        let all = |error: Error| Ran::Answers(vec![Err(error); operations]);
+        let all = |error: Error| GroupResult::Answers(vec![Err(error); operations]);
         if let Err(error) = self.promise(synced) {
             return all(error);
         }
         if let Err(failure) = self.begin(durability) {
             return all(failure.translate(&self.path));
         }
-        // What runs here was written elsewhere, decisions above all: its defects are its caller's.
+        // Operations contain code of callers, such as decisions: a panic is only its caller's error.
         let ran = Error::caught("an operation", || self.run_operations(group, synced));
         let (answers, wrote) = match ran.flatten() {
             Ok(ran) => ran,
             Err(error) => {
                 self.roll_back();
-                return if operations == 1 { all(error) } else { Ran::Spoiled };
+                return if operations == 1 { all(error) } else { GroupResult::Spoiled };
             }
         };
         if let Err(failure) = self.commit(synced, wrote) {
@@ -292,18 +291,18 @@ impl Thread {
         }
         self.types.keep();
         match self.promise(synced) {
-            Ok(()) => Ran::Answers(answers),
+            Ok(()) => GroupResult::Answers(answers),
             Err(error) => all(error),
         }
     }
 
-    /// Runs all operations up to the commit; an answer for each, and whether anything was written.
-    /// An error undoes the whole transaction.
+    /// Runs all operations up to the commit. Returns a result for each, and whether anything was
+    /// written. An error requires a rollback of the whole transaction.
     fn run_operations(
         &mut self,
         group: &mut Group,
         synced: bool,
-    ) -> std::result::Result<(Vec<Answer>, bool), Error> {
+    ) -> std::result::Result<(Vec<CommandResult>, bool), Error> {
         let conn = &self.conn;
         let translated = |failure: Failure| failure.translate(&self.path);
         let changes_before = conn.total_changes();
@@ -331,11 +330,11 @@ impl Thread {
         Ok((answers, wrote))
     }
 
-    /// The lock is taken at once: a read that becomes a write could not wait for its turn.
+    /// Takes the lock at once, because SQLite does not let a read that becomes a write wait for it.
     fn begin(&mut self, durability: Durability) -> Result<()> {
         if self.synchronous != Some(durability) {
             self.synchronous = None;
-            // Not from the cache: SQLite carries this one out when it compiles it.
+            // Not from the cache: SQLite applies this pragma when it compiles it.
             self.conn.execute_batch(match durability {
                 Durability::Synced => "PRAGMA synchronous = FULL",
                 Durability::Relaxed => "PRAGMA synchronous = NORMAL",
@@ -351,20 +350,20 @@ impl Thread {
         let began = Instant::now();
         self.conn.prepare_cached("COMMIT")?.execute([])?;
         if let Some(on_commit) = self.on_commit.as_ref().filter(|_| wrote) {
-            // The commit stands, whatever its watcher does.
-            let told =
-                Error::caught("the watcher of commits", || on_commit(began.elapsed(), synced));
+            // The commit stands even if its callback panics.
+            let told = Error::caught("the commit callback", || on_commit(began.elapsed(), synced));
             told.unwrap_or_else(|error| tracing::error!(%error, "a defect"));
         }
         Ok(())
     }
 
-    /// Whether a commit may still be answered; a synced one must be so for every process.
-    fn promise(&self, synced: bool) -> Answer {
+    /// Whether a commit may still be acknowledged. For a synced one, no process may have seen a
+    /// failed sync.
+    fn promise(&self, synced: bool) -> CommandResult {
         if synced { self.doubt.check_all() } else { self.doubt.check() }
     }
 
-    /// Moves a log that has grown into the file, as far as readers allow it.
+    /// Moves a large log into the file, as far as readers allow.
     fn checkpoint(&mut self) {
         if self.log_pages.swap(0, Ordering::Relaxed) < CHECKPOINT_PAGES
             || self.doubt.check_all().is_err()

@@ -1,5 +1,5 @@
-//! What a question may do: read and change the view, call functions that do no harm, and nothing
-//! else; within bounds of size and time.
+//! What a query may do: read and change the view, call harmless functions, and nothing else, within
+//! bounds of size and time.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use windlass_core::sync::lock;
 
 use super::view;
 
-/// Steps of SQLite's machine between two looks at the clock.
+/// Instructions of SQLite's virtual machine between two checks of the clock.
 const STEPS: i32 = 100;
 
-/// Longest value, also of those that only exist on the way to an answer.
+/// Longest value, including intermediate ones.
 const VALUE_BYTES_MAX: i32 = 32 * 1024 * 1024;
 /// Longest statement.
 pub(super) const TEXT_BYTES_MAX: usize = 1024 * 1024;
@@ -35,8 +35,8 @@ const LIMITS: [(Limit, i32); 9] = [
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
 
-/// Functions that depend on nothing but their arguments, the clock and chance. Those whose names
-/// begin with `json` are allowed, too.
+/// Functions that depend only on their arguments, the clock and random numbers. Functions whose
+/// names begin with `json` are allowed too.
 const FUNCTIONS: &str = "
     abs char coalesce concat concat_ws format glob hex if ifnull iif instr length like likelihood
     likely lower ltrim max min nullif octet_length printf quote random randomblob replace round
@@ -51,35 +51,35 @@ const FUNCTIONS: &str = "
     mod pi pow power radians sin sinh sqrt tan tanh trunc
     sqlite_version -> ->>";
 
-/// Tables that are made of a function's arguments.
+/// Table-valued functions.
 pub(super) const TABLE_FUNCTIONS: [&str; 4] =
     ["json_each", "json_tree", "jsonb_each", "jsonb_tree"];
 
-/// Who may do what, asked by SQLite while it compiles a statement.
+/// The authorizer: SQLite calls it for each access while it compiles a statement.
 pub(super) struct Guard {
-    /// Name of the inner view, and how the triggers' names begin.
+    /// The name of the inner view, and the prefix of the triggers' names.
     secret: String,
     functions: HashSet<&'static str>,
-    /// Names that no question means, in lower case.
+    /// Names that no query may use, in lower case.
     hidden: HashSet<String>,
-    /// Off while the store itself works on the connection.
+    /// Off while the store itself uses the connection.
     on: AtomicBool,
-    noted: Mutex<Noted>,
+    effects: Mutex<Effects>,
 }
 
-/// What a statement turned out to do.
+/// What a statement does, as far as the authorizer has seen.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Noted {
+pub(super) struct Effects {
     /// Changes jobs.
     pub(super) writes: bool,
-    /// Changes jobs that are there already.
+    /// Changes existing jobs.
     pub(super) needs_where: bool,
-    /// What it may not touch, by name.
+    /// The first name that was denied.
     pub(super) denied: Option<String>,
 }
 
 impl Guard {
-    /// Sets the bounds, and guards every statement that is compiled from now on.
+    /// Sets the limits, and guards every statement that is compiled from now on.
     pub(super) fn set(
         conn: &mut Connection,
         secret: String,
@@ -94,14 +94,14 @@ impl Guard {
             functions: FUNCTIONS.split_whitespace().collect(),
             hidden: hidden.iter().cloned().collect(),
             on: AtomicBool::new(true),
-            noted: Mutex::default(),
+            effects: Mutex::default(),
         });
         let asked = guard.clone();
         conn.authorizer(Some(move |context: AuthContext<'_>| asked.answer(&context)))?;
         Ok(guard)
     }
 
-    /// Lets the store itself work on the connection.
+    /// Runs work of the store itself without the guard.
     pub(super) fn unguarded<T>(&self, work: impl FnOnce() -> T) -> T {
         self.on.store(false, Ordering::Relaxed);
         let done = work();
@@ -109,14 +109,14 @@ impl Guard {
         done
     }
 
-    /// What was noted since the last time.
-    pub(super) fn take(&self) -> Noted {
-        std::mem::take(&mut *self.noted())
+    /// The effects of the statements compiled since the last call.
+    pub(super) fn take(&self) -> Effects {
+        std::mem::take(&mut *self.effects())
     }
 
-    fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
-        // Flags have no state that a panic could leave half-done.
-        lock(&self.noted)
+    fn effects(&self) -> std::sync::MutexGuard<'_, Effects> {
+        // A panic cannot leave flags half-done.
+        lock(&self.effects)
     }
 
     fn answer(&self, context: &AuthContext<'_>) -> Authorization {
@@ -131,7 +131,7 @@ impl Guard {
             AuthAction::Function { function_name } => function_name,
             _ => "",
         };
-        self.noted().denied.get_or_insert_with(|| name.to_owned());
+        self.effects().denied.get_or_insert_with(|| name.to_owned());
         Authorization::Deny
     }
 
@@ -147,14 +147,14 @@ impl Guard {
                     || (view::FUNCTIONS.contains(&function_name) && self.is_ours(context.accessor))
             }
             AuthAction::Insert { table_name } if is_jobs(table_name) => {
-                self.noted().writes = true;
+                self.effects().writes = true;
                 true
             }
             AuthAction::Update { table_name, .. } | AuthAction::Delete { table_name }
                 if is_jobs(table_name) =>
             {
-                let mut noted = self.noted();
-                (noted.writes, noted.needs_where) = (true, true);
+                let mut effects = self.effects();
+                (effects.writes, effects.needs_where) = (true, true);
                 true
             }
             _ => false,
@@ -168,13 +168,13 @@ impl Guard {
         if view::TABLES.contains(&table) && accessor == Some(&self.secret) {
             return true;
         }
-        // No column is read of what only has its rows counted, and that may be a common table
-        // expression: it has no name but the one that the question gave it.
+        // If only rows are counted, no column is read. That may be a common table expression, which
+        // has no other name than the one that the query gave it.
         let name = table.to_ascii_lowercase();
         column.is_empty() && !self.hidden.contains(&name) && !is_built_in(&name)
     }
 
-    /// The inner view or a trigger asks.
+    /// Whether the inner view or a trigger makes the access.
     fn is_ours(&self, accessor: Option<&str>) -> bool {
         accessor.is_some_and(|name| name.starts_with(&self.secret))
     }
@@ -188,7 +188,7 @@ fn is_built_in(name: &str) -> bool {
     name.starts_with("sqlite_") || name.starts_with("pragma_")
 }
 
-/// Ends what is under way on the connection when the time is over.
+/// Interrupts everything on the connection at the deadline.
 pub(super) fn end_at(conn: &mut Connection, deadline: Instant) -> rusqlite::Result<()> {
     conn.progress_handler(STEPS, Some(move || Instant::now() >= deadline))
 }

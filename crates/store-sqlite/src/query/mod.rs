@@ -1,12 +1,12 @@
-//! Questions in SQL. Each has a connection of its own that ends with it, so that nothing of one
-//! question, and nothing of one tenant, is there when the next one comes.
+//! SQL queries. Each query has its own connection, which is closed afterwards, so that nothing of
+//! one query or tenant is visible to the next.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `text` | statements in a text, and messages that point into them |
-//! | `view` | the table that a question sees, and what it notes of changes |
-//! | `guard` | what a question may do, and for how long |
-//! | `write` | noted changes become edits of the store |
+//! | `view` | the table that a query sees, and the triggers that record its writes |
+//! | `guard` | what a query may do, and for how long |
+//! | `write` | turns recorded writes into edits of the store |
 
 mod guard;
 #[cfg(test)]
@@ -33,32 +33,32 @@ use crate::type_row::TypeCache;
 
 use guard::{Guard, TABLE_FUNCTIONS, TEXT_BYTES_MAX};
 use text::Statement;
-use view::{Screen, Wishes};
+use view::{RecordedWrites, Screen};
 
-/// Questions that are answered at the same time; others wait.
-const QUESTIONS_MAX: u32 = 4;
-/// Longest time that a question may take, whatever its patience.
+/// Queries that run at the same time; others wait.
+const QUERIES_MAX: u32 = 4;
+/// Longest time that a query may take, however patient its caller is.
 const PATIENCE_MAX: Duration = Duration::from_secs(3600);
-/// A question may keep others from writing for half of the time that they are ready to wait, or for
-/// this if that is longer.
+/// A query may block other writers for half of the time that they are willing to wait, or for this
+/// if it is longer.
 const HOLD_MIN: Duration = Duration::from_secs(1);
 /// Rows of one answer, and the memory that they take.
 const ANSWER_ROWS_MAX: usize = 1_000_000;
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-pub(crate) struct Questions {
+pub(crate) struct Queries {
     options: Arc<Options>,
     doubt: Arc<Doubt>,
     permits: Arc<Semaphore>,
 }
 
-impl Questions {
-    pub(crate) fn new(options: Options, doubt: Arc<Doubt>) -> Questions {
-        let permits = Arc::new(Semaphore::new(QUESTIONS_MAX as usize));
-        Questions { options: Arc::new(options), doubt, permits }
+impl Queries {
+    pub(crate) fn new(options: Options, doubt: Arc<Doubt>) -> Queries {
+        let permits = Arc::new(Semaphore::new(QUERIES_MAX as usize));
+        Queries { options: Arc::new(options), doubt, permits }
     }
 
-    /// What a question wrote is durable after the next flush.
+    /// What a query wrote is durable after the next flush.
     pub(crate) async fn ask(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
         let patience = ask.patience.min(PATIENCE_MAX);
         let deadline = Instant::now() + patience;
@@ -69,28 +69,28 @@ impl Questions {
         let permit = permit.map_err(|_| closed())?;
         let (options, doubt) = (self.options.clone(), self.doubt.clone());
         let work = move || {
-            // Whatever a panic left half-done ends with the connection of the question.
-            let answer = Error::caught("a question", || answer(&options, &doubt, &ask, deadline))
+            // Anything that a panic left half-done is undone when the query's connection closes.
+            let answer = Error::caught("a query", || answer(&options, &doubt, &ask, deadline))
                 .and_then(|answer| answer.map_err(|failure| failure.translate(&options.path)));
             drop(permit);
             answer
         };
         match tokio::task::spawn_blocking(work).await {
             Ok(answer) => answer,
-            Err(ended) => Err(Error::Internal(format!("a question did not end: {ended}").into())),
+            Err(ended) => Err(Error::Internal(format!("a query did not end: {ended}").into())),
         }
     }
 
-    /// Waits for questions under way.
+    /// Waits for running queries.
     pub(crate) async fn stop(&self) {
-        // An error means that another call closed them already.
-        if let Ok(_permits) = self.permits.acquire_many(QUESTIONS_MAX).await {
+        // An error means that another call has already closed them.
+        if let Ok(_permits) = self.permits.acquire_many(QUERIES_MAX).await {
             self.permits.close();
         }
     }
 }
 
-/// Why a question ends without what it asked for. Nothing has changed then.
+/// Why a query was stopped. Nothing has changed in that case.
 enum Stop {
     Bad(String),
     Failed(String),
@@ -126,7 +126,7 @@ fn answer(
     ask: &SqlAsk,
     deadline: Instant,
 ) -> Result<SqlAnswer, Failure> {
-    match Question::open(options, doubt, ask, deadline).and_then(Question::answer) {
+    match Query::open(options, doubt, ask, deadline).and_then(Query::answer) {
         Ok(answer) => Ok(answer),
         Err(Stop::Bad(message)) => Ok(SqlAnswer::Bad(message)),
         Err(Stop::Failed(words)) => Ok(SqlAnswer::Failed(words)),
@@ -136,14 +136,14 @@ fn answer(
     }
 }
 
-struct Question<'a> {
+struct Query<'a> {
     options: &'a Options,
     doubt: &'a Doubt,
     ask: &'a SqlAsk,
     conn: Connection,
     screen: Screen,
     guard: Arc<Guard>,
-    wishes: Wishes,
+    recorded: RecordedWrites,
     deadline: Instant,
 }
 
@@ -155,29 +155,29 @@ struct Done {
     written: write::Written,
 }
 
-impl<'a> Question<'a> {
+impl<'a> Query<'a> {
     fn open(
         options: &'a Options,
         doubt: &'a Doubt,
         ask: &'a SqlAsk,
         deadline: Instant,
-    ) -> Step<Question<'a>> {
-        let mut conn = open::question(options)?;
-        // SQLite's numbers are seeded by the operating system, and none gives away another.
+    ) -> Step<Query<'a>> {
+        let mut conn = open::query(options)?;
+        // SQLite's random numbers are seeded by the operating system, and none reveals another.
         let secret = "SELECT 'jobs_' || lower(hex(randomblob(16)))";
         let secret: String = conn.query_row(secret, [], |row| row.get(0))?;
-        let wishes = Wishes::default();
-        view::make(&conn, &ask.tenant, &secret, &wishes)?;
+        let recorded = RecordedWrites::default();
+        view::make(&conn, &ask.tenant, &secret, &recorded)?;
         let screen = Screen::set(&conn, &TABLE_FUNCTIONS)?;
         let guard = Guard::set(&mut conn, secret, screen.names())?;
         guard::end_at(&mut conn, deadline)?;
-        Ok(Question { options, doubt, ask, conn, screen, guard, wishes, deadline })
+        Ok(Query { options, doubt, ask, conn, screen, guard, recorded, deadline })
     }
 
     fn answer(mut self) -> Step<SqlAnswer> {
         let text = &self.ask.text;
         if text.len() > TEXT_BYTES_MAX || text.contains('\0') {
-            let words = format!("a question has at most {TEXT_BYTES_MAX} bytes, none of them zero");
+            let words = format!("a query has at most {TEXT_BYTES_MAX} bytes, none of them NUL");
             return Err(Stop::Bad(words));
         }
         let statements = text::statements(text);
@@ -195,35 +195,36 @@ impl<'a> Question<'a> {
         Ok(SqlAnswer::Wrote { changed, last_id, moved })
     }
 
-    /// Compiles a statement, so that a wrong one is refused before any has done anything. Whether
-    /// it changes jobs.
+    /// Compiles a statement, so that an invalid one is refused before any of them runs. Returns
+    /// whether it changes jobs.
     fn check(&self, statement: &Statement<'_>) -> Step<bool> {
         self.guard.take();
         let prepared = self.conn.prepare(statement.text);
-        let noted = self.guard.take();
-        let prepared = prepared.map_err(|error| bad(error, statement, noted.denied.as_deref()))?;
+        let effects = self.guard.take();
+        let prepared =
+            prepared.map_err(|error| bad(error, statement, effects.denied.as_deref()))?;
         let refuse = |words: &str, place: usize| {
             let message = format!("Parse error: {words}");
             Err(Stop::Bad(text::pointed(&message, statement.text, place)))
         };
         if prepared.parameter_count() > 0 {
-            return refuse("a question has no parameters", 0);
+            return refuse("a query has no parameters", 0);
         }
         if let Some(place) = text::place_of_schema(view::SCHEMA, statement.text) {
             return refuse("not authorized", place);
         }
-        if !prepared.readonly() && !noted.writes {
+        if !prepared.readonly() && !effects.writes {
             return refuse("not authorized", 0);
         }
-        let writes = noted.writes && prepared.is_explain() == 0;
-        if writes && noted.needs_where && !statement.has_where && !self.ask.without_where {
+        let writes = effects.writes && prepared.is_explain() == 0;
+        if writes && effects.needs_where && !statement.has_where && !self.ask.without_where {
             return Err(Stop::Aborted);
         }
         Ok(writes)
     }
 
-    /// Runs the statements, all or none. A question that changes jobs has the file's lock from the
-    /// beginning, because a read that becomes a write could not wait for its turn.
+    /// Runs the statements, all or none. A query that changes jobs takes the file's lock first,
+    /// because SQLite does not let a read that becomes a write wait for the lock.
     fn in_transaction(&mut self, statements: &[Statement<'_>], writes: bool) -> Step<Done> {
         if writes {
             self.doubt.check_all().map_err(Failure::Store)?;
@@ -241,7 +242,7 @@ impl<'a> Question<'a> {
         for statement in statements {
             self.run(statement, writes, &mut done)?;
         }
-        // Whatever stops a question before this closes its connection, and so undoes what it did.
+        // A query that is stopped before this is undone: its connection is closed.
         let began = Instant::now();
         self.store_does("COMMIT").map_err(|stop| match stop {
             Stop::Failure(failure) if writes => Stop::Failure(self.doubt.judge(failure)),
@@ -282,46 +283,47 @@ impl<'a> Question<'a> {
         if width > 0 {
             (done.columns, done.rows) = (columns, rows);
         }
-        let wishes = self.wishes.take();
-        if wishes.is_empty() {
+        let recorded = self.recorded.take();
+        if recorded.is_empty() {
             return Ok(());
         }
         let carry_out = || {
             let mut types = TypeCache::default();
             let mut tx = Tx::begin(&self.conn, &mut types, self.options.clock.as_ref())?;
-            write::carry_out(&mut tx, self.ask, &wishes, &mut done.written)?;
+            write::carry_out(&mut tx, self.ask, &recorded, &mut done.written)?;
             tx.apply_counts()
         };
         Ok(self.guard.unguarded(|| self.screen.lifted(&self.conn, carry_out))?)
     }
 }
 
-/// A statement that could not be compiled.
+/// The error of a statement that could not be compiled.
 fn bad(error: rusqlite::Error, statement: &Statement<'_>, denied: Option<&str>) -> Stop {
-    let of_question = |message: &str, offset: usize| {
+    let of_query = |message: &str, offset: usize| {
         Stop::Bad(text::pointed(&format!("Parse error: {message}"), statement.text, offset))
     };
     match &error {
         rusqlite::Error::SqlInputError { msg, offset, .. } => {
-            of_question(msg, usize::try_from(*offset).unwrap_or(0))
+            of_query(msg, usize::try_from(*offset).unwrap_or(0))
         }
-        rusqlite::Error::SqliteFailure(code, Some(message)) if is_of_question(code.code) => {
-            // SQLite says where only for some; others end with the name that they are about.
+        rusqlite::Error::SqliteFailure(code, Some(message)) if is_of_query(code.code) => {
+            // SQLite gives the position of some errors only; other messages end with the name in
+            // question.
             let named = message.rsplit_once(": ").map_or("", |(_, name)| name);
             let name = denied.unwrap_or(named);
-            of_question(message, text::place_of(name, statement.text))
+            of_query(message, text::place_of(name, statement.text))
         }
-        rusqlite::Error::MultipleStatement => of_question(&error.to_string(), 0),
+        rusqlite::Error::MultipleStatement => of_query(&error.to_string(), 0),
         _ => Stop::from(error),
     }
 }
 
-/// A statement that reads and could not be carried on.
+/// The error of a read that failed while it ran.
 fn wrong(error: rusqlite::Error) -> Stop {
     words_of(error, |words| Stop::Bad(format!("Runtime error: {words}")))
 }
 
-/// A statement that changes jobs and could not be carried on.
+/// The error of a write that failed while it ran.
 fn failed(error: rusqlite::Error) -> Stop {
     words_of(error, Stop::Failed)
 }
@@ -329,15 +331,15 @@ fn failed(error: rusqlite::Error) -> Stop {
 fn words_of(error: rusqlite::Error, stop: impl FnOnce(String) -> Stop) -> Stop {
     match error {
         rusqlite::Error::SqlInputError { msg, .. } => stop(msg),
-        rusqlite::Error::SqliteFailure(code, Some(message)) if is_of_question(code.code) => {
+        rusqlite::Error::SqliteFailure(code, Some(message)) if is_of_query(code.code) => {
             stop(message)
         }
         error => Stop::from(error),
     }
 }
 
-/// The question itself is to blame, not the store.
-fn is_of_question(code: ErrorCode) -> bool {
+/// Whether the query itself is at fault, not the store.
+fn is_of_query(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::Unknown
@@ -355,7 +357,7 @@ fn length(value: ValueRef<'_>) -> usize {
     }
 }
 
-/// Text that is no UTF-8 was a payload; what cannot be shown of it is replaced.
+/// Text that is not UTF-8 comes from a payload; invalid bytes are replaced.
 fn sql_value(value: ValueRef<'_>) -> SqlValue {
     match value {
         ValueRef::Null => SqlValue::Null,

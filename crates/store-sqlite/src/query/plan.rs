@@ -1,17 +1,17 @@
-//! How questions find jobs: by id and by name they walk keys and indexes.
+//! Plans of queries: by id and by name they use keys and indexes.
 
 use windlass_core::name::Tenant;
 
 use crate::open::{self, Options};
 
-use super::view::{self, Wishes};
+use super::view::{self, RecordedWrites};
 
 fn plan(sql: &str) -> String {
     let directory = tempfile::TempDir::new().unwrap();
     let options = Options::new(directory.path().join("plan.db"));
     let _writer = open::writer(&options).unwrap();
-    let conn = open::question(&options).unwrap();
-    view::make(&conn, &Tenant::new("acme").unwrap(), "inner", &Wishes::default()).unwrap();
+    let conn = open::query(&options).unwrap();
+    view::make(&conn, &Tenant::new("acme").unwrap(), "inner", &RecordedWrites::default()).unwrap();
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
     steps.collect::<Result<Vec<_>, _>>().unwrap().join("\n")

@@ -1,6 +1,6 @@
-//! The text of a question: its statements, whether they have a WHERE, and messages that point into
-//! them. It is taken apart as SQLite does it; only of parameters, which a question has none of,
-//! SQLite takes some for longer than they are here.
+//! The text of a query: its statements, whether they have a WHERE, and messages that point into
+//! them. It is split into tokens as SQLite does it, except for some parameters, which queries may
+//! not have.
 
 /// One statement of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Statement<'t> {
     pub(super) has_where: bool,
 }
 
-/// The statements of a text, without those that say nothing.
+/// The statements of a text, without empty ones.
 pub(super) fn statements(text: &str) -> Vec<Statement<'_>> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
@@ -42,8 +42,8 @@ pub(super) fn statements(text: &str) -> Vec<Statement<'_>> {
     found
 }
 
-/// Where the string, quoted name, comment, word or single character ends that begins at `at`. It
-/// ends between characters, because all that it looks for is ASCII.
+/// The end of the string, quoted name, comment, word or single character that begins at `at`. It is
+/// never inside a character, because everything that ends a token is ASCII.
 fn behind_token(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let length = match rest {
@@ -57,7 +57,7 @@ fn behind_token(bytes: &[u8], at: usize) -> usize {
     at + length
 }
 
-/// How many bytes it is to behind the end mark, or to the end of all.
+/// The number of bytes up to and including the end mark, or all.
 fn closed_by(bytes: &[u8], end: &[u8]) -> usize {
     let found = bytes.windows(end.len()).position(|window| window == end);
     found.map_or(bytes.len(), |at| at + end.len())
@@ -67,24 +67,24 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || !byte.is_ascii()
 }
 
-/// A space or a comment.
+/// Whether white space or a comment begins here.
 fn is_silent(bytes: &[u8], at: usize) -> bool {
     let rest = &bytes[at..];
     matches!(rest, [b' ' | b'\t'..=b'\r', ..] | [b'-', b'-', ..] | [b'/', b'*', ..])
         || rest.starts_with(BYTE_ORDER_MARK)
 }
 
-/// A space to SQLite, unless it stands within a word.
+/// White space to SQLite, unless it is inside a word.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Characters of a statement that are shown before the place of an error, and in all.
+/// Characters of a statement that are shown before the position of an error, and in total.
 const SHOWN_BEFORE_MAX: usize = 50;
 const SHOWN_MAX: usize = 78;
-/// From this place on, the words stand before the mark.
+/// From this position on, the words come before the mark.
 const WORDS_BEFORE_AT: usize = 25;
 
-/// A message of three lines, as SQLite's shell writes it: what is wrong, the statement, and a mark
-/// under the byte `offset` of it.
+/// A message of three lines, as in SQLite's shell: the error, the statement, and a mark under its
+/// byte `offset`.
 pub(super) fn pointed(message: &str, statement: &str, offset: usize) -> String {
     let before = statement.char_indices().take_while(|(at, _)| *at < offset).count();
     let skipped = before.saturating_sub(SHOWN_BEFORE_MAX);
@@ -100,13 +100,13 @@ pub(super) fn pointed(message: &str, statement: &str, offset: usize) -> String {
     format!("{message}\n  {shown}\n  {mark}")
 }
 
-/// Where a name stands in a statement, in whatever case; at its beginning if it does not.
+/// Where a statement contains a name, in any case; 0 if it does not.
 pub(super) fn place_of(name: &str, statement: &str) -> usize {
     let found = tokens(statement.as_bytes()).find(|(_, token)| is_name(token, name));
     found.map_or(0, |(at, _)| at)
 }
 
-/// Where a statement names the schema, with a dot behind it.
+/// Where a statement names the schema, followed by a dot.
 pub(super) fn place_of_schema(schema: &str, statement: &str) -> Option<usize> {
     let mut last = None;
     for (at, token) in tokens(statement.as_bytes()) {
@@ -118,7 +118,7 @@ pub(super) fn place_of_schema(schema: &str, statement: &str) -> Option<usize> {
     None
 }
 
-/// The tokens that say something, and where they begin.
+/// The tokens except white space and comments, and where they begin.
 fn tokens(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let mut behind = 0;
     let all = std::iter::from_fn(move || {
@@ -131,7 +131,7 @@ fn tokens(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     all.filter(|(at, _)| !is_silent(bytes, *at))
 }
 
-/// Names may be in any case, and in any of the quotes that SQLite knows.
+/// Names may be in any case, and in any of SQLite's quotes.
 fn is_name(token: &[u8], name: &str) -> bool {
     let bare = match token {
         [b'\'' | b'"' | b'`' | b'[', bare @ .., _] => bare,

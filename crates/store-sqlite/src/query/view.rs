@@ -1,13 +1,13 @@
-//! The table that a question sees: a view of one tenant's jobs with Bedrock's columns, and triggers
-//! that note what a statement wants to change.
+//! The table that a query sees: a view of one tenant's jobs with Bedrock's columns, and triggers
+//! that record what a statement wants to change.
 //!
-//! `jobs` only repeats an inner view, which alone may read the tables of the store. The inner view
-//! and the triggers have a name that nobody can guess, because SQLite's authorizer knows who reads
-//! only by name, and the name of a common table expression counts there like that of a view.
+//! `jobs` only selects from an inner view, and only the inner view may read the store's tables. It
+//! and the triggers have random names: SQLite's authorizer identifies the reader of a table only by
+//! name, and a common table expression may have the name of a view.
 //!
-//! The authorizer is not asked about everything (not about the columns of a NATURAL JOIN), so a
-//! question must not get as far as naming a table of the store: empty views of the same names
-//! stand before them.
+//! SQLite does not ask the authorizer about everything (not about the columns of a NATURAL JOIN).
+//! So a query must not even be able to name a table of the store: empty views of the same names
+//! shadow them.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,71 +23,71 @@ use windlass_core::{JobId, State};
 
 use crate::row::{self, part};
 
-/// Functions of the view and of the triggers. Nobody else may call them.
+/// Functions that only the view and the triggers may call.
 pub(super) const FUNCTIONS: [&str; 5] =
     ["windlass_seconds", "windlass_millis", "windlass_put", "windlass_delete", "windlass_insert"];
 
-/// Where the tables of the store are. A question may not name it.
+/// The schema with the store's tables. A query may not name it.
 pub(super) const SCHEMA: &str = "main";
 
 /// Tables that the view reads.
 pub(super) const TABLES: [&str; 6] = ["job", "type", "lease", "extra", "payload", "piece"];
 
-/// Changes that one statement may wish for, and the bytes of their values.
-const WISHES_MAX: usize = 100_000;
-const WISHES_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Rows that one statement may write, and the bytes of their values.
+const WRITES_MAX: usize = 100_000;
+const WRITES_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The values of a row in the order of the columns; `None` for one that is not to change, or was
-/// not named.
+/// The values of a row in the order of the columns; `None` for those that do not change or were not
+/// named.
 pub(super) type Values = [Option<Value>; COLUMNS.len()];
 
-/// What a statement wants to become of a job.
+/// A change of one job that a statement asks for.
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum RowWrite {
     Put(Option<JobId>, Box<Values>),
     Delete(Option<JobId>),
     Insert(Box<Values>),
 }
 
-/// The wishes of the statement that runs.
+/// The writes of the current statement.
 #[derive(Clone, Default)]
-pub(super) struct Wishes(Arc<Mutex<Noted>>);
+pub(super) struct RecordedWrites(Arc<Mutex<Recorded>>);
 
 #[derive(Default)]
-struct Noted {
-    wishes: Vec<Wish>,
+struct Recorded {
+    writes: Vec<RowWrite>,
     bytes: usize,
 }
 
-impl Wishes {
-    /// What was noted since the last time.
-    pub(super) fn take(&self) -> Vec<Wish> {
-        std::mem::take(&mut *self.noted()).wishes
+impl RecordedWrites {
+    /// The writes since the last call.
+    pub(super) fn take(&self) -> Vec<RowWrite> {
+        std::mem::take(&mut *self.recorded()).writes
     }
 
-    /// What the function that notes it answers with.
-    fn note(&self, wish: Wish) -> Result<Null> {
-        let mut noted = self.noted();
-        noted.bytes += wish.bytes();
-        if noted.wishes.len() >= WISHES_MAX || noted.bytes > WISHES_BYTES_MAX {
+    /// Returns the result of the SQL function that records it.
+    fn record(&self, write: RowWrite) -> Result<Null> {
+        let mut recorded = self.recorded();
+        recorded.bytes += write.bytes();
+        if recorded.writes.len() >= WRITES_MAX || recorded.bytes > WRITES_BYTES_MAX {
             let words = format!(
-                "one statement changes at most {WISHES_MAX} jobs, with {WISHES_BYTES_MAX} bytes"
+                "one statement changes at most {WRITES_MAX} jobs, with {WRITES_BYTES_MAX} bytes"
             );
             return Err(rusqlite::Error::UserFunctionError(words.into()));
         }
-        noted.wishes.push(wish);
+        recorded.writes.push(write);
         Ok(Null)
     }
 
-    fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
-        // A list has no state that a panic could leave half-done.
+    fn recorded(&self) -> std::sync::MutexGuard<'_, Recorded> {
+        // A panic cannot leave a list half-done.
         lock(&self.0)
     }
 }
 
-impl Wish {
+impl RowWrite {
     fn bytes(&self) -> usize {
-        let (Wish::Put(_, values) | Wish::Insert(values)) = self else { return 0 };
+        let (RowWrite::Put(_, values) | RowWrite::Insert(values)) = self else { return 0 };
         let bytes = |value: &Value| match value {
             Value::Text(text) => text.len(),
             Value::Blob(bytes) => bytes.len(),
@@ -97,24 +97,24 @@ impl Wish {
     }
 }
 
-/// Makes the view of the tenant's jobs; `secret` names what nobody is to call.
+/// Creates the view of the tenant's jobs; `secret` is the name that queries must not know.
 pub(super) fn make(
     conn: &Connection,
     tenant: &Tenant,
     secret: &str,
-    wishes: &Wishes,
+    writes: &RecordedWrites,
 ) -> Result<()> {
-    add_functions(conn, wishes)?;
+    add_functions(conn, writes)?;
     conn.execute_batch(&format!("{}{}", views(tenant, secret), triggers(secret)))
 }
 
-/// Views that hide every table and view of the store, and every table that SQLite itself offers.
+/// Empty views that shadow every table and view of the store, and every table of SQLite itself.
 pub(super) struct Screen {
     names: Vec<String>,
 }
 
 impl Screen {
-    /// Stands from now on.
+    /// In force from now on.
     pub(super) fn set(conn: &Connection, except: &[&str]) -> Result<Screen> {
         let find = "SELECT lower(name) FROM main.sqlite_schema WHERE type IN ('table', 'view')
                     UNION SELECT lower(name) FROM pragma_module_list";
@@ -127,12 +127,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// What is behind it, in lower case.
+    /// The shadowed names, in lower case.
     pub(super) fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Lets the store itself get at its tables.
+    /// Gives the store itself access to its tables.
     pub(super) fn lifted<T, E: From<rusqlite::Error>>(
         &self,
         conn: &Connection,
@@ -154,8 +154,8 @@ impl Screen {
     }
 }
 
-/// Every table has a column besides its id named, because SQLite asks anew about a table of which
-/// no other one is read, and then does not say that the view is who reads it.
+/// Reads at least one column besides the id of every table: otherwise SQLite asks the authorizer
+/// about the table again, without saying that the view reads it.
 fn views(tenant: &Tenant, secret: &str) -> String {
     let columns = COLUMNS.join(", ");
     let number = |state| row::state_number(state);
@@ -211,8 +211,8 @@ fn views(tenant: &Tenant, secret: &str) -> String {
     )
 }
 
-/// A value that stays as it is goes along as NULL; the bits of the second argument tell that from a
-/// value that becomes NULL.
+/// Unchanged values are passed as NULL; the bits of the second argument distinguish them from values
+/// that become NULL.
 fn triggers(secret: &str) -> String {
     let each = |sql: &dyn Fn(usize, &str) -> String, between: &str| {
         let parts: Vec<_> = (0..).zip(COLUMNS).map(|(index, column)| sql(index, column)).collect();
@@ -231,7 +231,7 @@ fn triggers(secret: &str) -> String {
     )
 }
 
-fn add_functions(conn: &Connection, wishes: &Wishes) -> Result<()> {
+fn add_functions(conn: &Connection, writes: &RecordedWrites) -> Result<()> {
     let [seconds, millis, put, delete, insert] = FUNCTIONS;
     let columns = COLUMNS.len();
     let pure = FunctionFlags::SQLITE_UTF8
@@ -240,20 +240,20 @@ fn add_functions(conn: &Connection, wishes: &Wishes) -> Result<()> {
     conn.create_scalar_function(seconds, 1, pure, |context| Ok(time(context)?.map(seconds_text)))?;
     conn.create_scalar_function(millis, 1, pure, |context| Ok(time(context)?.map(millis_text)))?;
     let noting = FunctionFlags::SQLITE_UTF8;
-    let noted = wishes.clone();
+    let recorded = writes.clone();
     conn.create_scalar_function(put, columns as i32 + 2, noting, move |context| {
         let bits: i64 = context.get(1)?;
         let is_set = |index: usize| bits & (1 << index) != 0;
-        noted.note(Wish::Put(id(context)?, values(context, 2, is_set)?))
+        recorded.record(RowWrite::Put(id(context)?, values(context, 2, is_set)?))
     })?;
-    let noted = wishes.clone();
+    let recorded = writes.clone();
     conn.create_scalar_function(delete, 1, noting, move |context| {
-        noted.note(Wish::Delete(id(context)?))
+        recorded.record(RowWrite::Delete(id(context)?))
     })?;
-    let noted = wishes.clone();
+    let recorded = writes.clone();
     conn.create_scalar_function(insert, columns as i32, noting, move |context| {
         let is_set = |index: usize| context.get_raw(index) != ValueRef::Null;
-        noted.note(Wish::Insert(values(context, 0, is_set)?))
+        recorded.record(RowWrite::Insert(values(context, 0, is_set)?))
     })
 }
 

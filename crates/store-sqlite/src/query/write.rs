@@ -1,5 +1,5 @@
-//! What a statement wishes for becomes edits of the store: values are checked, and a wish that
-//! cannot be granted refuses the whole question.
+//! Turns the writes of a statement into edits of the store. Values are checked; one impossible
+//! write refuses the whole query.
 
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -25,14 +25,14 @@ use crate::family;
 use crate::row::{self, Stored};
 use crate::tx::Tx;
 
-use super::view::{Values, Wish};
+use super::view::{RowWrite, Values};
 
-/// Longest text of a next run.
+/// Longest `nextRun`.
 const NEXT_RUN_BYTES_MAX: usize = 255;
 
-const NO_GRANDCHILDREN: &str = "a job with a parent has no children";
+const NO_GRANDCHILDREN: &str = "a job with a parent cannot have children";
 
-/// What a question has changed.
+/// What a query has changed.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) changed: u64,
@@ -43,21 +43,21 @@ pub(super) struct Written {
 pub(super) fn carry_out(
     tx: &mut Tx<'_>,
     ask: &SqlAsk,
-    wishes: &[Wish],
+    writes: &[RowWrite],
     written: &mut Written,
 ) -> Result<()> {
-    for wish in wishes {
-        match wish {
-            Wish::Delete(id) => {
+    for write in writes {
+        match write {
+            RowWrite::Delete(id) => {
                 let stored = find(tx.conn, ask, *id)?;
                 let edit = Edit::Delete(stored.job.id);
                 edit::carry_out(tx, &edit, &mut written.moved)?;
             }
-            Wish::Put(id, values) => {
+            RowWrite::Put(id, values) => {
                 let stored = find(tx.conn, ask, *id)?;
                 put(tx, ask, stored, values, &mut written.moved)?;
             }
-            Wish::Insert(values) => {
+            RowWrite::Insert(values) => {
                 written.last_id = Some(insert(tx, ask, values, &mut written.moved)?);
             }
         }
@@ -66,11 +66,11 @@ pub(super) fn carry_out(
     Ok(())
 }
 
-/// The view showed it in this transaction, so it is there unless an earlier wish of the same
-/// statement removed it.
+/// The view has shown the job in this transaction, so it exists unless an earlier write of the same
+/// statement deleted it.
 fn find(conn: &Connection, ask: &SqlAsk, id: Option<JobId>) -> Result<Stored> {
     let found = id.map(|id| row::find_of(conn, &ask.tenant, id)).transpose()?.flatten();
-    found.ok_or_else(|| refuse("a job that is to change is gone"))
+    found.ok_or_else(|| refuse("a job to change no longer exists"))
 }
 
 fn put(
@@ -81,7 +81,7 @@ fn put(
     moved: &mut MovedJobs,
 ) -> Result<()> {
     if values[column::JOB_ID].is_some() {
-        return Err(refuse("the jobID of a job never changes"));
+        return Err(refuse("the jobID of a job cannot be changed"));
     }
     let mut job = stored.job.clone();
     if let Some(value) = &values[column::CREATED] {
@@ -112,7 +112,7 @@ fn put(
         set_state(&mut job, &text(column::STATE, value)?, ask, tx.now)?;
     }
     if job.state == State::Running && job.started_at.is_none() {
-        return Err(refuse("a job that is RUNNING has a lastRun"));
+        return Err(refuse("a RUNNING job needs a lastRun"));
     }
     let moves = values[column::STATE].is_some() || values[column::PARENT].is_some();
     let purge_at =
@@ -121,7 +121,7 @@ fn put(
     edit::carry_out(tx, &Edit::Put(Box::new(put)), moved)
 }
 
-/// Failed jobs wait for somebody to look at them, and ended children for their parents.
+/// Failed jobs are kept for an operator, and ended children for their parents.
 fn purge_at(job: &Job, purge_at: Timestamp) -> Option<Timestamp> {
     let gone = matches!(job.state, State::Finished | State::Cancelled) && job.parent.is_none();
     gone.then_some(purge_at)
@@ -134,14 +134,14 @@ fn purge_at_now(conn: &Connection, id: JobId) -> Result<Option<Timestamp>> {
 
 fn set_state(job: &mut Job, word: &str, ask: &SqlAsk, now: Timestamp) -> Result<()> {
     let Some((state, lent)) = state::read(word) else {
-        let words = "is none of QUEUED, RUNNING, RUNQUEUED, PAUSED, FINISHED, FAILED, CANCELLED";
+        let words = "is not one of QUEUED, RUNNING, RUNQUEUED, PAUSED, FINISHED, FAILED, CANCELLED";
         return Err(refuse(format!("the state '{word}' {words}")));
     };
     match state {
         State::Queued => {
             (job.extra.lent, job.attempt) = (lent, 0);
             if job.state.is_ended() {
-                // As if it were new, so that an old limit does not end it at once.
+                // As if it were new, so that an old expiry does not end it at once.
                 (job.due_at, job.expires_at) = (job.run_at.max(now), None);
             }
         }
@@ -160,7 +160,7 @@ fn set_state(job: &mut Job, word: &str, ask: &SqlAsk, now: Timestamp) -> Result<
     Ok(())
 }
 
-/// The parent that a job gets.
+/// The new parent of a job.
 fn parent(conn: &Connection, ask: &SqlAsk, value: &Value, job: &Job) -> Result<Option<JobId>> {
     let parent = find_parent(conn, ask, value)?;
     if parent.is_some_and(|id| id == job.id)
@@ -181,17 +181,17 @@ fn find_parent(conn: &Connection, ask: &SqlAsk, value: &Value) -> Result<Option<
     }
     let id = JobId::new(number);
     let found = id.map(|id| row::find_of(conn, &ask.tenant, id)).transpose()?.flatten();
-    let found = found.ok_or_else(|| refuse(format!("there is no job {number} to be a parent")))?;
+    let found = found.ok_or_else(|| refuse(format!("parentJobID: there is no job {number}")))?;
     if found.job.parent.is_some() {
         return Err(refuse(NO_GRANDCHILDREN));
     }
     Ok(id)
 }
 
-/// A new job enters as a plain one, and then becomes what else the statement says of it.
+/// A new job is inserted as a plain one, and then changed to what else the statement says.
 fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut MovedJobs) -> Result<JobId> {
     if values[column::JOB_ID].is_some() {
-        return Err(refuse("the jobID of a new job is given by the store"));
+        return Err(refuse("the jobID of a new job cannot be chosen"));
     }
     let name = values[column::NAME].as_ref().ok_or_else(|| null(column::NAME))?;
     let key = TypeKey { tenant: ask.tenant.clone(), name: type_name(name)? };
@@ -214,7 +214,7 @@ fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut MovedJobs)
     for index in [column::CREATED, column::LAST_RUN, column::STATE] {
         rest[index].clone_from(&values[index]);
     }
-    // One that is not to be plain is kept out of the queue until it is what it is to be.
+    // A job that is not plain stays out of the queue until it has been changed.
     let is_plain = rest.iter().all(Option::is_none);
     let id = (ask.ids)()
         .ok_or_else(|| Error::Unavailable("the clock is too far back for new ids".into()))?;
@@ -253,7 +253,7 @@ fn set_extra(extra: &mut Extra, values: &Values) -> Result<()> {
     Ok(())
 }
 
-/// When a job is due that runs next at this text, which it keeps where the time would not give it.
+/// When a job with this `nextRun` is due. The text is kept if the time alone would not restore it.
 fn next_run(extra: &mut Extra, value: &Value) -> Result<Timestamp> {
     let text = text(column::NEXT_RUN, value)?;
     if text.len() > NEXT_RUN_BYTES_MAX {
@@ -297,18 +297,18 @@ fn time(column: usize, value: &Value) -> Result<Option<Timestamp>> {
     Ok(Some(civil.timestamp()))
 }
 
-/// A value as a column of texts keeps it.
+/// A value as a text column stores it.
 fn text(column: usize, value: &Value) -> Result<String> {
     match value {
         Value::Null => Err(null(column)),
         Value::Text(text) => Ok(text.clone()),
         Value::Integer(number) => Ok(number.to_string()),
         Value::Real(number) => Ok(number.to_string()),
-        Value::Blob(_) => Err(refuse(format!("{} is a text", COLUMNS[column]))),
+        Value::Blob(_) => Err(refuse(format!("{} must be text", COLUMNS[column]))),
     }
 }
 
-/// A value as a column of whole numbers keeps it.
+/// A value as an integer column stores it.
 fn integer(column: usize, value: &Value) -> Result<i64> {
     let number = match value {
         Value::Null => return Err(null(column)),
@@ -317,7 +317,7 @@ fn integer(column: usize, value: &Value) -> Result<i64> {
         Value::Real(number) if number.fract() == 0.0 => Some(*number as i64),
         Value::Real(_) | Value::Blob(_) => None,
     };
-    number.ok_or_else(|| refuse(format!("{} is a whole number", COLUMNS[column])))
+    number.ok_or_else(|| refuse(format!("{} must be an integer", COLUMNS[column])))
 }
 
 fn null(column: usize) -> Failure {

@@ -1,4 +1,4 @@
-//! What a question may not do, and how long it may take.
+//! What a query may not do, and how long it may take.
 
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn a_question_gets_at_nothing_but_its_own_jobs() {
+async fn a_query_gets_at_nothing_but_its_own_jobs() {
     let world = two_tenants().await;
     for text in FORBIDDEN {
         let told = world.bad(text).await;
@@ -255,7 +255,7 @@ async fn what_takes_too_long_is_ended() {
 }
 
 #[tokio::test]
-async fn a_question_that_writes_lets_others_write_before_they_give_up() {
+async fn a_query_that_writes_lets_others_write_before_they_give_up() {
     let world = World::with(|options| options.busy_timeout = Duration::from_millis(200));
     let endless = format!("{ENDLESS} INSERT INTO jobs (name) SELECT 'a' FROM a WHERE n < 0");
     assert_eq!(world.answer(&endless).await, SqlAnswer::TimedOut);
@@ -279,7 +279,7 @@ async fn an_answer_has_bounds() {
 }
 
 #[tokio::test]
-async fn more_questions_than_are_answered_at_once_wait_for_their_turn() {
+async fn more_queries_than_are_answered_at_once_wait_for_their_turn() {
     let world = std::sync::Arc::new(two_tenants().await);
     let mut asked = tokio::task::JoinSet::new();
     for _ in 0..20 {
@@ -290,7 +290,7 @@ async fn more_questions_than_are_answered_at_once_wait_for_their_turn() {
 }
 
 #[tokio::test]
-async fn a_closed_store_answers_no_questions() {
+async fn a_closed_store_answers_no_queries() {
     let world = two_tenants().await;
     world.store.close().await;
     let ask = world.ask("SELECT 1");

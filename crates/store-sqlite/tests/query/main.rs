@@ -1,4 +1,4 @@
-//! Questions in SQL: what the table shows, what a question may not do, and what becomes of changes.
+//! Queries in SQL: what the table shows, what a query may not do, and what becomes of changes.
 
 // Helpers of tests outside of test functions; clippy cannot tell.
 #![allow(clippy::unwrap_used)]
@@ -98,7 +98,7 @@ impl World {
         async move { assert_eq!(self.rows(text).await, expected, "{text} at {at}") }
     }
 
-    /// What a question that could not be understood is told.
+    /// What a query that could not be understood is told.
     async fn bad(&self, text: &str) -> String {
         match self.answer(text).await {
             SqlAnswer::Bad(message) => message,
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// How many jobs a question changed.
+    /// How many jobs a query changed.
     async fn changes(&self, text: &str) -> u64 {
         match self.answer(text).await {
             SqlAnswer::Wrote { changed, .. } => changed,

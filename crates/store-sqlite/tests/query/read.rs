@@ -110,7 +110,7 @@ async fn a_job_that_ended_is_there_only_as_a_child_or_failed() {
 }
 
 #[tokio::test]
-async fn questions_are_answered_as_sqlite_answers_them() {
+async fn queries_are_answered_as_sqlite_answers_them() {
     let late = NewJob { run_at: NOW + Duration::from_secs(60), ..with_data(5, r#"{"x":{"y":3}}"#) };
     let jobs = [
         named(1, "www-prod/a"),

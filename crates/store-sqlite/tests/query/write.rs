@@ -21,7 +21,7 @@ impl World {
         self.store.job_get(&tenant(), id(number)).await.unwrap().unwrap()
     }
 
-    /// What a question that changes jobs tells others.
+    /// What a query that changes jobs tells others.
     async fn moved(&self, text: &str) -> MovedJobs {
         match self.answer(text).await {
             SqlAnswer::Wrote { moved, .. } => moved,
@@ -278,16 +278,16 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
         ("retryAfter = '5 minutes'", "retryAfter"),
         ("priority = 1001", "0 to 1000"),
         ("priority = -1", "0 to 1000"),
-        ("priority = 'high'", "whole number"),
-        ("priority = 1.5", "whole number"),
+        ("priority = 'high'", "must be an integer"),
+        ("priority = 1.5", "must be an integer"),
         ("priority = NULL", "jobs.priority"),
         ("data = NULL", "jobs.data"),
-        ("data = x'00'", "data is a text"),
+        ("data = x'00'", "data must be text"),
         (&large, "1048576 bytes"),
         ("parentJobID = 77", "no job 77"),
         ("parentJobID = -1", "no job -1"),
-        ("parentJobID = 2", "has no children"),
-        ("parentJobID = 3", "has no children"),
+        ("parentJobID = 2", "cannot have children"),
+        ("parentJobID = 3", "cannot have children"),
     ];
     for (set, words) in cases {
         // The first one could be changed, but is not: all or nothing.
@@ -304,7 +304,7 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
         ("INSERT INTO jobs (data) VALUES ('{}')", "jobs.name"),
         ("INSERT INTO jobs (name) VALUES ('a'), ('')", "1 to 255 bytes"),
         ("INSERT INTO jobs (name, state) VALUES ('a', 'LOST')", "'LOST'"),
-        ("INSERT INTO jobs (name, parentJobID) VALUES ('a', 2)", "has no children"),
+        ("INSERT INTO jobs (name, parentJobID) VALUES ('a', 2)", "cannot have children"),
         ("UPDATE jobs SET data = JSON_EXTRACT(data, '$') WHERE 1", "malformed JSON"),
     ];
     for (text, words) in inserts {
@@ -403,10 +403,10 @@ async fn writes_are_synced_and_there_when_the_file_is_opened_again() {
 }
 
 #[tokio::test]
-async fn a_question_that_panics_is_answered_and_changes_nothing() {
+async fn a_query_that_panics_is_answered_and_changes_nothing() {
     let world = World::holding([named(1, "a")]).await;
     let adding = "INSERT INTO jobs (name) VALUES ('b'), ('c')";
-    // One question more than are answered at the same time.
+    // One query more than are answered at the same time.
     for _ in 0..5 {
         let ids = AtomicI64::new(0);
         let panicking = move || match ids.fetch_add(1, Ordering::Relaxed) {

@@ -145,7 +145,7 @@ async fn other_daemons_on_the_file_stop_too_and_new_ones_do_not_start() {
 }
 
 #[tokio::test]
-async fn a_question_that_changes_jobs_promises_nothing_either() {
+async fn a_query_that_changes_jobs_promises_nothing_either() {
     let file = File::new();
     let store = file.open().unwrap();
     add(&store, 1, Durability::Synced).await.unwrap();
