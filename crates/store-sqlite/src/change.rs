@@ -101,7 +101,7 @@ pub(crate) fn job_requeue(tx: &mut Tx<'_>, requeue: &Requeue) -> Result<u64> {
         if queued >= requeue.limit as u64 {
             break;
         }
-        let Some(stored) = row::find_sound(tx.conn, id)? else { continue };
+        let Some(stored) = row::find_undamaged(tx.conn, id)? else { continue };
         queued += u64::from(matches!(rerun(tx, stored)?, Changed::Done(_)));
     }
     Ok(queued)
@@ -121,7 +121,7 @@ pub(crate) fn job_delete(tx: &mut Tx<'_>, tenant: &Tenant, id: JobId) -> Result<
 pub(crate) fn erase(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
     leave(tx, stored)?;
     if let Some(unique) = held(&stored.job) {
-        free(tx.conn, stored.type_id, unique)?;
+        insert::free(tx.conn, stored.type_id, unique, stored.job.id.get())?;
     }
     remove(tx.conn, stored.job.id.get(), stored.parts)
 }
@@ -129,12 +129,6 @@ pub(crate) fn erase(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
 /// The unique key that a job holds.
 pub(crate) fn held(job: &Job) -> Option<&str> {
     job.unique.as_deref().filter(|_| !job.state.is_ended())
-}
-
-pub(crate) fn free(conn: &Connection, type_id: i64, unique: &str) -> Result<()> {
-    let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2";
-    conn.prepare_cached(free)?.execute(params![type_id, unique])?;
-    Ok(())
 }
 
 /// Takes a job out of the queue, the lease or the counter that it is in.

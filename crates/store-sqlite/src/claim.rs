@@ -28,10 +28,10 @@ pub(crate) const TAKE_FRONT: &str = "
 const ADD_LEASE: &str = "
     INSERT INTO lease (id, type_id, owner, token, expires_at, attempt, started_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-pub(crate) const JOB: &str = "
-    SELECT priority, run_at, due_at, attempt, created_at, expires_at, timeout_ms, token,
-           last_code, last_status, unique_key, then_name, payload_bytes, parts, payload, parent_id
-      FROM job WHERE id = ?1";
+row::select! { pub(crate) JOB "job WHERE id = ?1":
+    priority, run_at, due_at, attempt, created_at, expires_at, timeout_ms, token, last_code,
+    last_status, unique_key, then_name, payload_bytes, parts, payload, parent_id,
+}
 
 /// `None` if no requested job is ready, but some may be among the due jobs that are not promoted
 /// yet: then the caller tries again.
@@ -72,7 +72,7 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
             tx.count(type_id, Counter::Ready, -(ids.len() as i64));
             for id in ids {
                 let started = starter.start(id, type_id, pick, of_type.handler);
-                claimed.extend(row::sound(id, started)?);
+                claimed.extend(row::unless_damaged(id, started)?);
             }
         }
         let started = claimed.len() - before;
@@ -220,14 +220,15 @@ impl Starter<'_> {
         pick: &Pick,
         handler: Option<HandlerId>,
     ) -> Result<Claimed> {
+        use Column as C;
         let mut rows = self.job.query([id])?;
         let missing = || Failure::corrupt(format!("job {id} is ready but has no row"));
         let row = rows.next()?.ok_or_else(missing)?;
         let state = state::next(State::Queued, Event::Claim).expect("a ready job is queued");
-        if row.get::<_, Option<i64>>(7)? > Some(self.lease.token.0) {
+        if row.get::<_, Option<i64>>(C::token as usize)? > Some(self.lease.token.0) {
             return Err(Failure::LargerToken(row::job_id(id)?));
         }
-        let parts: i64 = row.get(13)?;
+        let parts: i64 = row.get(C::parts as usize)?;
         let mut extra = extra::of_parts(parts, state);
         if parts & part::EXTRA != 0 {
             extra::read(self.conn, id, &mut extra)?;
@@ -236,26 +237,30 @@ impl Starter<'_> {
             id: row::job_id(id)?,
             key: pick.key.clone(),
             state,
-            priority: row::priority(row.get(0)?)?,
-            run_at: Timestamp(row.get(1)?),
-            due_at: Timestamp(row.get(2)?),
-            attempt: row.get::<_, u32>(3)? + 1,
-            created_at: Timestamp(row.get(4)?),
+            priority: row::priority(row.get(C::priority as usize)?)?,
+            run_at: Timestamp(row.get(C::run_at as usize)?),
+            due_at: Timestamp(row.get(C::due_at as usize)?),
+            attempt: row.get::<_, u32>(C::attempt as usize)? + 1,
+            created_at: Timestamp(row.get(C::created_at as usize)?),
             started_at: Some(self.now),
             finished_at: None,
-            expires_at: row::time(row, 5)?,
-            timeout: row::timeout(row, 6)?,
+            expires_at: row::time(row, C::expires_at as usize)?,
+            timeout: row::timeout(row, C::timeout_ms as usize)?,
             lease: Some(self.lease),
-            last: row::ended(row.get(8)?, row.get(9)?)?,
-            unique: row.get(10)?,
-            then: row::type_name(row, 11)?,
-            parent: row.get::<_, Option<i64>>(15)?.map(row::job_id).transpose()?,
+            last: row::ended(row.get(C::last_code as usize)?, row.get(C::last_status as usize)?)?,
+            unique: row.get(C::unique_key as usize)?,
+            then: row::type_name(row, C::then_name as usize)?,
+            parent: row
+                .get::<_, Option<i64>>(C::parent_id as usize)?
+                .map(row::job_id)
+                .transpose()?,
             children: parts & part::FAMILY != 0,
             extra,
-            payload_bytes: row.get::<_, i64>(12)? as u64,
+            payload_bytes: row.get::<_, i64>(C::payload_bytes as usize)? as u64,
             progress: None,
         };
-        let payload = payload(self.conn, id, row, 12)?;
+        let columns = [C::payload_bytes as usize, C::parts as usize, C::payload as usize];
+        let payload = payload(self.conn, id, row, columns)?;
         put_lease(&mut self.add_lease, (id, type_id), &self.lease, job.attempt, self.now)?;
         Ok(Claimed { job, payload, handler, left: 0 })
     }
@@ -310,12 +315,16 @@ pub(crate) fn mine(
     Ok(mine)
 }
 
-/// The payload of a job, from the columns `payload_bytes, parts, payload`, the first of which is
-/// number `from`.
-pub(crate) fn payload(conn: &Connection, id: i64, row: &Row<'_>, from: usize) -> Result<Payload> {
-    let parts: i64 = row.get(from + 1)?;
+/// The payload of a job, from the columns `payload_bytes`, `parts` and `payload` with these numbers.
+pub(crate) fn payload(
+    conn: &Connection,
+    id: i64,
+    row: &Row<'_>,
+    [bytes, parts, payload]: [usize; 3],
+) -> Result<Payload> {
+    let parts: i64 = row.get(parts)?;
     if parts & part::PIECES != 0 {
-        return Ok(Payload::Pieces { bytes: row.get::<_, i64>(from)? as u64 });
+        return Ok(Payload::Pieces { bytes: row.get::<_, i64>(bytes)? as u64 });
     }
     if parts & part::PAYLOAD != 0 {
         let mut find = conn.prepare_cached("SELECT data FROM payload WHERE id = ?1")?;
@@ -323,6 +332,6 @@ pub(crate) fn payload(conn: &Connection, id: i64, row: &Row<'_>, from: usize) ->
         return Ok(Payload::Inline(Bytes::from(data)));
     }
     let unreadable = |_| Failure::corrupt(format!("job {id}: the payload is not a blob"));
-    let bytes = row.get_ref(from + 2)?.as_blob().map_err(unreadable)?;
+    let bytes = row.get_ref(payload)?.as_blob().map_err(unreadable)?;
     Ok(Payload::Inline(Bytes::copy_from_slice(bytes)))
 }

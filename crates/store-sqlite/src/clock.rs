@@ -73,7 +73,7 @@ pub(crate) fn follow(tx: &mut Tx<'_>, moment: Moment, step: i64) -> Result<()> {
     conn.prepare_cached(leases)?.execute([step, Timestamp::NEVER.ms()])?;
     let next = "SELECT id FROM deferred ORDER BY run_at, id LIMIT ?1";
     for id in change::ids(conn, next, [WAITS_MOVED_MAX])? {
-        let found = row::find_sound(conn, id)?;
+        let found = row::find_undamaged(conn, id)?;
         let Some(stored) = found.filter(|stored| stored.job.waits_a_while()) else { continue };
         let key = change::queue_key(&stored);
         let run_at = key.run_at.shifted(step);

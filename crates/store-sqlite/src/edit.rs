@@ -112,7 +112,7 @@ pub(crate) fn full_job(conn: &Connection, stored: &Stored) -> Result<FullJob> {
     let mut find = conn.prepare_cached(find)?;
     let mut rows = find.query([job.id.get()])?;
     let missing = || Failure::corrupt(format!("job {} has no payload", job.id));
-    let payload = claim::payload(conn, job.id.get(), rows.next()?.ok_or_else(missing)?, 0)?;
+    let payload = claim::payload(conn, job.id.get(), rows.next()?.ok_or_else(missing)?, [0, 1, 2])?;
     let payload = in_one(conn, job.id, payload)?;
     let retention = type_row::settings_of(conn, *type_id)?.retention;
     Ok(FullJob { job: job.clone(), payload, retention })
@@ -182,7 +182,7 @@ fn move_children(
 ) -> Result<()> {
     let in_row = if from == State::Running { State::Queued } else { from };
     for id in change::ids(tx.conn, CHILDREN, [parent.get(), row::state_number(in_row)])? {
-        let Some(stored) = row::find_sound(tx.conn, id)? else { continue };
+        let Some(stored) = row::find_undamaged(tx.conn, id)? else { continue };
         if stored.job.state == from {
             let change = to.put(&stored.job, tx.now);
             put(tx, &stored, &change, moved)?;

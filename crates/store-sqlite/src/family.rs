@@ -45,7 +45,7 @@ pub(crate) fn children(
 /// The parent of a job, if it is there. A damaged one stands in no child's way.
 pub(crate) fn parent(conn: &Connection, job: &Job) -> Result<Option<Stored>> {
     let Some(parent) = job.parent else { return Ok(None) };
-    let found = row::find_sound(conn, parent.get())?;
+    let found = row::find_undamaged(conn, parent.get())?;
     Ok(found.filter(|parent| parent.job.key.tenant == job.key.tenant))
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>>
     };
     let mut given_up = Vec::with_capacity(ids.len());
     for id in ids {
-        let Some(stored) = row::find_sound(tx.conn, id)? else { continue };
+        let Some(stored) = row::find_undamaged(tx.conn, id)? else { continue };
         let Some(state) = state::next(stored.job.state, Event::GiveUp) else { continue };
         given_up.push(end(tx, stored, state, give_up)?);
     }
@@ -126,9 +126,9 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, limit: usize) -> Result<u64> {
     let mut purged = 0;
     for [id, type_id, state, parts] in &rows {
         // One that is damaged stays, for somebody to look at.
-        let Some(state) = row::sound(*id, row::ended_state(*state))? else { continue };
+        let Some(state) = row::unless_damaged(*id, row::ended_state(*state))? else { continue };
         let kin = parts & (part::FAMILY | part::CHILD) != 0;
-        let stored = if kin { row::find_sound(conn, *id)? } else { None };
+        let stored = if kin { row::find_undamaged(conn, *id)? } else { None };
         if kin && stored.is_none() {
             continue;
         }

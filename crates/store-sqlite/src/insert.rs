@@ -264,9 +264,17 @@ pub(crate) fn holder(conn: &Connection, type_id: i64, unique: &str) -> Result<Op
     id.map(row::job_id).transpose()
 }
 
+/// The key must be free.
 pub(crate) fn hold(conn: &Connection, type_id: i64, unique: &str, id: i64) -> Result<()> {
     let hold = "INSERT INTO unique_key (type_id, key, id) VALUES (?1, ?2, ?3)";
     conn.prepare_cached(hold)?.execute(params![type_id, unique, id])?;
+    Ok(())
+}
+
+/// Frees a unique key that this job holds.
+pub(crate) fn free(conn: &Connection, type_id: i64, unique: &str, id: i64) -> Result<()> {
+    let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2 AND id = ?3";
+    conn.prepare_cached(free)?.execute(params![type_id, unique, id])?;
     Ok(())
 }
 

@@ -69,7 +69,7 @@ fn hold(conn: &Connection, before: &Stored, after: &Job, type_id: i64) -> Result
         return Err(edit::held_by(holder));
     }
     if let Some((type_id, unique)) = held {
-        change::free(conn, type_id, unique)?;
+        insert::free(conn, type_id, unique, before.job.id.get())?;
     }
     if let Some((type_id, unique)) = wanted {
         insert::hold(conn, type_id, unique, after.id.get())?;

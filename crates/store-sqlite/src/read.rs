@@ -77,7 +77,7 @@ pub(crate) fn job_payload(
     let mut find = conn.prepare_cached(find)?;
     let mut rows = find.query(params![id.get(), tenant.as_str()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some(claim::payload(conn, id.get(), row, 0)?))
+    Ok(Some(claim::payload(conn, id.get(), row, [0, 1, 2])?))
 }
 
 pub(crate) fn payload_piece(conn: &Connection, id: JobId, index: u32) -> Result<Option<Bytes>> {
@@ -112,7 +112,7 @@ pub(crate) fn lease_expired(conn: &Connection, now: Timestamp, limit: usize) -> 
     expired.sort_unstable();
     let mut jobs = Vec::new();
     for (_, id) in expired.into_iter().take(limit) {
-        jobs.extend(row::find_sound(conn, id)?.map(|stored| stored.job));
+        jobs.extend(row::find_undamaged(conn, id)?.map(|stored| stored.job));
     }
     Ok(jobs)
 }
@@ -141,7 +141,7 @@ pub(crate) fn job_list(conn: &Connection, list: &List) -> Result<Page> {
             break;
         }
         looked_to = Some(id);
-        let found = row::find_sound(conn, id)?.map(|stored| stored.job);
+        let found = row::find_undamaged(conn, id)?.map(|stored| stored.job);
         // A running job has the row of a queued one.
         jobs.extend(found.filter(|job| list.state.is_none_or(|state| state == job.state)));
     }

@@ -39,26 +39,28 @@ pub(crate) struct Stored {
     pub(crate) parts: i64,
 }
 
-/// Names the columns that are read of `job_now`: their list and the place of each come from one
-/// source, and cannot disagree.
-macro_rules! job_now_columns {
-    ($first:ident $(, $column:ident)+ $(,)?) => {
+/// Defines a SELECT and an enum with the number of each of its columns, so that the two cannot
+/// disagree.
+macro_rules! select {
+    ($vis:vis $sql:ident $from:literal: $first:ident $(, $column:ident)+ $(,)?) => {
         #[allow(non_camel_case_types, reason = "they are the names of columns")]
         enum Column {
             $first
             $(, $column)+
         }
 
-        const FIND: &str = concat!(
+        $vis const $sql: &str = concat!(
             "SELECT ",
             stringify!($first)
             $(, ", ", stringify!($column))+,
-            " FROM job_now WHERE id = ?1",
+            " FROM ",
+            $from,
         );
     };
 }
+pub(crate) use select;
 
-job_now_columns! {
+select! { FIND "job_now WHERE id = ?1":
     id, type_id, tenant, name, state, priority, run_at, due_at, attempt, created_at, started_at,
     finished_at, expires_at, timeout_ms, owner, token, lease_expires_at, lease_on_beat, last_code,
     last_status, unique_key, then_name, parent_id, parts, payload_bytes,
@@ -78,12 +80,12 @@ pub(crate) fn find(conn: &Connection, id: i64) -> Result<Option<Stored>> {
 
 /// The job, unless its row is damaged: then it is named in the log and skipped, so that it does not
 /// block other jobs.
-pub(crate) fn find_sound(conn: &Connection, id: i64) -> Result<Option<Stored>> {
-    Ok(sound(id, find(conn, id))?.flatten())
+pub(crate) fn find_undamaged(conn: &Connection, id: i64) -> Result<Option<Stored>> {
+    Ok(unless_damaged(id, find(conn, id))?.flatten())
 }
 
 /// The result of reading this job; `None` if its row is damaged, which is logged.
-pub(crate) fn sound<T>(id: i64, read: Result<T>) -> Result<Option<T>> {
+pub(crate) fn unless_damaged<T>(id: i64, read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(failure) if failure.is_of_one_row() => {
             tracing::error!(job = id, ?failure, "skipping a job whose row is damaged");

@@ -232,8 +232,7 @@ pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
     ])?;
     tx.count(end.type_id, Counter::of_state(end.state), 1);
     if let Some(unique) = end.unique {
-        let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2 AND id = ?3";
-        tx.conn.prepare_cached(free)?.execute(params![end.type_id, unique, end.id])?;
+        insert::free(tx.conn, end.type_id, unique, end.id)?;
     }
     aside::set_state(tx.conn, end.id, end.parts, end.state)?;
     if end.parts & (part::FAMILY | part::CHILD) != 0 {

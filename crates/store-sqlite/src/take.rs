@@ -28,7 +28,7 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
     let (mut took, mut damaged) = (TakeAnswer { full, next, ..TakeAnswer::default() }, false);
     for (id, type_id) in wanted {
         tx.asked(type_id, now);
-        match row::sound(id, shown(tx.conn, id))? {
+        match row::unless_damaged(id, shown(tx.conn, id))? {
             Some((stored, before)) => take_one(tx, &stored, before, take, &mut took)?,
             None => {
                 damaged = true;
@@ -88,7 +88,7 @@ fn ended_children(conn: &Connection, job: &Job, state: State) -> Result<Vec<(Job
     let mut rows = find.query(values)?;
     while let Some(row) = rows.next()? {
         let id = row.get(3)?;
-        let (id, payload) = (row::job_id(id)?, claim::payload(conn, id, row, 0)?);
+        let (id, payload) = (row::job_id(id)?, claim::payload(conn, id, row, [0, 1, 2])?);
         children.push((id, edit::in_one(conn, id, payload)?));
     }
     Ok(children)

@@ -28,10 +28,17 @@ const LIMITED_MAX: usize = 1000;
 pub(crate) const CHANGED: &str = "
     SELECT rev, tenant, id FROM type INDEXED BY type_changed
      WHERE handled = ?1 AND rev > ?2 ORDER BY rev";
-pub(crate) const OPEN_BY_ID: &str = "
-    SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
-           rev
-      FROM type WHERE id = ?1 AND open";
+
+/// The columns that `waiting` reads: jobs that a claim would get are those that are ready, as far as
+/// the type's limit allows.
+macro_rules! waiting_columns {
+    () => {
+        "tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings, rev"
+    };
+}
+
+pub(crate) const OPEN_BY_ID: &str =
+    concat!("SELECT ", waiting_columns!(), " FROM type WHERE id = ?1 AND open");
 
 /// The caller has promoted due jobs.
 pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTypes> {
@@ -68,7 +75,7 @@ pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTy
         let Some(of_type) = found.next()? else { continue };
         told.insert(tenant.to_owned(), before + 1);
         if before < look.each {
-            answer.types.extend(sound(of_type)?);
+            answer.types.extend(unless_damaged(of_type)?);
         }
     }
     let cut = told.iter().filter(|(_, count)| **count > look.each);
@@ -83,11 +90,12 @@ pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTy
 pub(crate) const NEXT_TENANT: &str = "
     SELECT tenant FROM type INDEXED BY type_open
      WHERE handled = 1 AND tenant > ?1 AND open ORDER BY tenant LIMIT 1";
-pub(crate) const NEXT_OF: &str = "
-    SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
-           rev
-      FROM type INDEXED BY type_open
-     WHERE handled = 1 AND tenant = ?1 AND name > ?2 AND open ORDER BY name";
+pub(crate) const NEXT_OF: &str = concat!(
+    "SELECT ",
+    waiting_columns!(),
+    " FROM type INDEXED BY type_open
+     WHERE handled = 1 AND tenant = ?1 AND name > ?2 AND open ORDER BY name"
+);
 
 pub(crate) fn first(
     conn: &Connection,
@@ -132,15 +140,17 @@ fn next_of(
     let full = page.len() + each;
     while page.len() < full {
         let Some(row) = rows.next()? else { break };
-        page.extend(sound(row)?);
+        page.extend(unless_damaged(row)?);
     }
     Ok(())
 }
 
-pub(crate) const NAMED: &str = "
-    SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
-           rev, ready > 0 AND running >= running_max, open
-      FROM type WHERE tenant = ?1 AND name = ?2";
+pub(crate) const NAMED: &str = concat!(
+    "SELECT ",
+    waiting_columns!(),
+    ", ready > 0 AND running >= running_max, open
+       FROM type WHERE tenant = ?1 AND name = ?2"
+);
 pub(crate) const OPEN_FROM: &str = "
     SELECT name FROM type INDEXED BY type_open
      WHERE handled = 0 AND tenant = ?1 AND name >= ?2 AND open
@@ -221,12 +231,12 @@ fn of_name(conn: &Connection, tenant: &Tenant, name: &str) -> Result<(Option<Wai
     let Some(row) = rows.next()? else { return Ok((None, false)) };
     let full = row.get::<_, Option<bool>>(6)?.unwrap_or(false);
     let open = row.get(7)?;
-    Ok((if open { sound(row)? } else { None }, full))
+    Ok((if open { unless_damaged(row)? } else { None }, full))
 }
 
 /// `None` for a type whose row is damaged: it is named in the log and skipped, so that it does not
 /// block the others.
-fn sound(row: &Row<'_>) -> Result<Option<WaitingType>> {
+fn unless_damaged(row: &Row<'_>) -> Result<Option<WaitingType>> {
     match waiting(row) {
         Err(failure) if failure.is_of_one_row() => {
             let (tenant, name) = (row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str());
@@ -237,6 +247,7 @@ fn sound(row: &Row<'_>) -> Result<Option<WaitingType>> {
     }
 }
 
+/// Decodes `waiting_columns`.
 fn waiting(row: &Row<'_>) -> Result<WaitingType> {
     let key: TypeKey = row::type_key(row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str())?;
     Ok(WaitingType {
