@@ -1,12 +1,12 @@
 -- Times are milliseconds since the Unix epoch. Numbers for states: 0 queued, 2 paused,
--- 3 finished, 4 failed, 5 cancelled; 1 (running) is never in a job's row: a job runs while it has
--- a lease, so that a claim leaves the row alone.
+-- 3 finished, 4 failed, 5 cancelled. 1 (running) is never in a job's row: a job is running while it
+-- has a lease, so that a claim does not write the row.
 
--- Numbers of the store itself. `boot` numbers the starts of daemons; `synced` is written by a
--- synced commit that has nothing else to write; `revision` numbers the changes of what waits.
--- `clock_offset` is how far the wall clock is ahead of the clock that the machine counts from its
--- start, in the run of the machine that `machine_run` names. `journal` is how far each journal has
--- been inserted; it lies beside `revision`, because most inserts write both.
+-- Numbers of the store itself. `boot` is the newest boot number of a daemon. `synced` is written by
+-- a synced commit that has nothing else to write. `revision` is the newest revision of a type.
+-- `clock_offset` is how far the wall clock is ahead of the machine's clock since boot, for the boot
+-- that `machine_run` identifies. `journal` is how far each journal has been inserted; it is in this
+-- table, near `revision`, because most inserts write both.
 CREATE TABLE meta (
     name  TEXT NOT NULL,
     id    INTEGER NOT NULL DEFAULT 0,
@@ -24,7 +24,7 @@ CREATE TABLE sysid (
     id_newest  INTEGER
 );
 
--- Types are never removed, so that their ids may be cached by every process.
+-- Types are never removed, so that every process may cache their ids.
 CREATE TABLE type (
     id         INTEGER PRIMARY KEY,
     tenant     TEXT NOT NULL,
@@ -46,26 +46,26 @@ CREATE TABLE type (
     head_tie    INTEGER,
     -- The `concurrency` of the settings.
     running_max INTEGER,
-    -- The next three are written apart from the counters, so that the indexes over them cost
-    -- nothing while they stay as they are. Whether a claim would get a job of this type.
+    -- The next three are written separately from the counters, so that the indexes over them are
+    -- not updated while they do not change. `open`: a claim would get a job of this type.
     open        INTEGER NOT NULL DEFAULT 0,
-    -- The `revision` of `meta` when the type last opened, or when its handler or its settings
-    -- changed while it was open.
+    -- The `revision` of `meta` when the type last opened, or when its handler, settings or
+    -- suspension last changed.
     rev         INTEGER,
-    -- Whether it has a handler, settings or jobs, or is suspended. All other types were named once,
-    -- and cost nothing.
+    -- Whether it has a handler, settings or jobs, or is suspended. All other types were only
+    -- mentioned once, and cost nothing.
     shown       INTEGER NOT NULL DEFAULT 0,
-    -- Whether it has a handler, for indexes.
+    -- Whether it has a handler; for indexes.
     handled     INTEGER NOT NULL DEFAULT 0,
     UNIQUE (tenant, name)
 );
 CREATE INDEX type_shown ON type (tenant, name) WHERE shown;
--- What changed since the last look, types without a handler and types with one apart. With the
--- tenant, so that those of one that has very many are passed over without a look at the table.
--- Types stay in it when they close: a look passes over them, and closing writes one index less.
+-- Changes since a revision, separately for types with and without a handler. Includes the tenant,
+-- so that types of a tenant that has very many are skipped without reading the table. Closed types
+-- stay in it: a read skips them, and closing a type does not write this index.
 CREATE INDEX type_changed ON type (handled, rev, tenant) WHERE rev IS NOT NULL;
--- Open types by name: the ring of tenants with types that a daemon can run, the ring of those types
--- in each, and what workers ask for.
+-- Open types by name: for the ring of tenants with types that a daemon can run, the ring of those
+-- types within each tenant, and the types that workers ask for.
 CREATE INDEX type_open ON type (handled, tenant, name, open) WHERE open;
 -- Types with a limit.
 CREATE INDEX type_limited ON type (tenant, name) WHERE running_max IS NOT NULL;
@@ -73,11 +73,11 @@ CREATE INDEX type_limited ON type (tenant, name) WHERE running_max IS NOT NULL;
 CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, head_tie, name)
  WHERE head_rank IS NOT NULL AND suspended = 0;
 
--- `parts` says what the job has in other tables, so that nothing is looked for in vain: 1 payload,
--- 2 piece, 4 result, 8 log, 16 progress, 32 has or had children, 64 hidden, 128 lent (queued, and
--- with a worker), 256 has a row in `extra`, 512 has a parent. `then_name` is the type, of the same
--- tenant, whose job gets the result of this one. The payload stays last, so that the other columns
--- are read without it.
+-- `parts` says what the job has in other tables, so that nothing is searched for in vain:
+-- 1 payload, 2 piece, 4 result, 8 log, 16 progress, 32 has or had children, 64 hidden, 128 lent
+-- (queued, but a worker has it), 256 has a row in `extra`, 512 has a parent. `then_name` is the
+-- type, of the same tenant, of the job that follows and gets the result of this one. The payload is
+-- the last column, so that the others are read without it.
 CREATE TABLE job (
     id            INTEGER PRIMARY KEY,
     type_id       INTEGER NOT NULL,
@@ -102,17 +102,17 @@ CREATE TABLE job (
     parent_id     INTEGER,
     payload       BLOB
 );
--- Listings and requeues walk it; a retry does not touch it, because the state stays the same.
+-- For listings and requeues. A retry does not write it, because the state stays the same.
 CREATE INDEX job_by_type ON job (type_id, state, id);
 CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND state < 3;
 CREATE INDEX job_purge ON job (purge_at) WHERE purge_at IS NOT NULL;
 
--- Children and hidden jobs, with the state in their rows, to be found by parent and by type. They
--- are few; no index of `job` is for them, so that they cost the other jobs nothing.
+-- Children and hidden jobs, with the state in their rows, to find them by parent and by type. They
+-- are few. A table of their own instead of indexes over `job` costs other jobs nothing.
 CREATE TABLE aside (
     id        INTEGER PRIMARY KEY,
     type_id   INTEGER NOT NULL,
-    hidden      INTEGER NOT NULL,
+    hidden    INTEGER NOT NULL,
     state     INTEGER NOT NULL,
     parent_id INTEGER
 );
@@ -127,10 +127,10 @@ CREATE TABLE extra (
     order_key   INTEGER NOT NULL
 );
 
--- What may run now, in the order in which it is claimed: rank is 1000 minus the priority, and among
--- equally urgent jobs the one that has been due the longest goes first. `tie` is for those that are
--- due in the same millisecond, twice their order key and one more if they are lent; it is 0 for all
--- but a few, and takes no space then.
+-- Jobs that may run now, in claim order: `rank` is 1000 minus the priority, and among equally
+-- urgent jobs the one that has been due the longest comes first. `tie` orders those that are due in
+-- the same millisecond: twice their order key, plus one if they are lent. It is 0 for nearly all
+-- jobs, and takes no space then.
 CREATE TABLE ready (
     type_id INTEGER NOT NULL,
     rank    INTEGER NOT NULL,
@@ -140,8 +140,8 @@ CREATE TABLE ready (
     PRIMARY KEY (type_id, rank, run_at, tie, id)
 ) WITHOUT ROWID;
 
--- Hidden jobs that may run now: claims never see them. Those that wait for their time are in
--- `deferred`, with a rank that is larger by 10000.
+-- Hidden jobs that may run now; claims never see them. Hidden jobs that are not due are in
+-- `deferred`, with 10000 added to their rank.
 CREATE TABLE ready_hidden (
     type_id INTEGER NOT NULL,
     rank    INTEGER NOT NULL,
@@ -151,7 +151,7 @@ CREATE TABLE ready_hidden (
     PRIMARY KEY (type_id, rank, run_at, tie, id)
 ) WITHOUT ROWID;
 
--- What waits for its time, in the order in which it comes due.
+-- Jobs that are not due yet, in the order in which they come due.
 CREATE TABLE deferred (
     run_at  INTEGER NOT NULL,
     id      INTEGER NOT NULL,
@@ -161,8 +161,8 @@ CREATE TABLE deferred (
     PRIMARY KEY (run_at, id)
 ) WITHOUT ROWID;
 
--- What runs. `expires_at` is NULL while a lease lasts as long as its owner's number, so that a
--- daemon's beat is one write however much it runs.
+-- Running jobs. `expires_at` is NULL if the lease lasts as long as its owner's sysid, so that a
+-- daemon's beat is one write, however many jobs it runs.
 CREATE TABLE lease (
     id         INTEGER PRIMARY KEY,
     type_id    INTEGER NOT NULL,
@@ -175,7 +175,7 @@ CREATE TABLE lease (
 CREATE INDEX lease_expiry ON lease (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX lease_on_beat ON lease (owner, id) WHERE expires_at IS NULL;
 
--- Keys of jobs that have not ended.
+-- Unique keys of jobs that have not ended.
 CREATE TABLE unique_key (
     type_id INTEGER NOT NULL,
     key     TEXT NOT NULL,
@@ -195,7 +195,8 @@ CREATE TABLE piece (
     UNIQUE (id, position)
 );
 
--- Pieces that came before their job, and when. Those whose job never came are removed.
+-- Payloads whose pieces arrived before their job, and when. They are removed if the job never
+-- arrives.
 CREATE TABLE piece_waiting (
     id     INTEGER PRIMARY KEY,
     put_at INTEGER NOT NULL
@@ -207,7 +208,7 @@ CREATE TABLE result (
     data TEXT NOT NULL
 );
 
--- A rerun begins again with attempt 1, so the order of attempts is that of `seq`.
+-- A rerun starts again with attempt 1, so attempts are ordered by `seq`.
 CREATE TABLE log (
     seq      INTEGER PRIMARY KEY,
     id       INTEGER NOT NULL,
@@ -217,7 +218,7 @@ CREATE TABLE log (
 );
 CREATE INDEX log_by_job ON log (id, seq);
 
--- Belongs to the attempt with this token; a later claim makes it outdated without touching it.
+-- Of the attempt with this token; a later claim makes it outdated without a write.
 CREATE TABLE progress (
     id      INTEGER PRIMARY KEY,
     token   INTEGER NOT NULL,
@@ -250,7 +251,7 @@ CREATE TABLE handler (
 );
 CREATE INDEX handler_by_type ON handler (type_id, id);
 
--- A job as the outside sees it.
+-- A job as callers see it.
 CREATE VIEW job_now AS
 SELECT j.id,
        t.tenant,

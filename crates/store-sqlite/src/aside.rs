@@ -1,5 +1,5 @@
-//! Children and hidden jobs are few, and looked for by parent or by type: each has a row for that
-//! beside its own, so that the other jobs need no index for it.
+//! Children and hidden jobs are few, and are searched by parent or by type. Each has a second row
+//! for that, so that other jobs need no such index.
 
 use rusqlite::{Connection, params};
 use windlass_core::{JobId, State};
@@ -9,18 +9,18 @@ use crate::row::{self, part};
 
 const ASIDE: i64 = part::CHILD | part::HIDDEN;
 
-/// A job as far as it is looked for here. The parts say whether it is.
+/// The second row of a job. The parts say whether it has one.
 pub(crate) struct Aside {
     pub(crate) id: i64,
     pub(crate) type_id: i64,
-    /// In its row, where a running job is queued.
+    /// The state in its own row, which says `queued` for a running job.
     pub(crate) state: State,
     pub(crate) parent: Option<JobId>,
     pub(crate) parts: i64,
 }
 
 impl Aside {
-    /// Keeps it for a job that had these parts before.
+    /// Writes or removes it for a job that had these parts before.
     pub(crate) fn write(&self, conn: &Connection, parts_before: i64) -> Result<()> {
         if self.parts & ASIDE != 0 {
             let put = "INSERT OR REPLACE INTO aside (id, type_id, hidden, state, parent_id)
@@ -36,7 +36,7 @@ impl Aside {
     }
 }
 
-/// The state in a job's row has changed.
+/// Follows a change of the state in the job's row.
 pub(crate) fn set_state(conn: &Connection, id: i64, parts: i64, state: State) -> Result<()> {
     if parts & ASIDE != 0 {
         let set = "UPDATE aside SET state = ?2 WHERE id = ?1";

@@ -1,4 +1,4 @@
-//! Jobs are changed from outside: cancelled, run again, removed.
+//! Changes by clients: cancel, rerun, requeue, delete.
 
 use rusqlite::{Connection, Params, params};
 use windlass_core::limit::BATCH_JOBS_MAX;
@@ -83,7 +83,7 @@ fn rerun(tx: &mut Tx<'_>, stored: Stored) -> Result<Changed> {
     Ok(Changed::Done(Box::new(stored.job)))
 }
 
-/// Jobs that one requeue looks at: those whose unique key is held are passed over.
+/// Jobs that one requeue looks at, including those that it skips because their unique key is held.
 const REQUEUE_LOOK_MAX: usize = 2 * BATCH_JOBS_MAX;
 
 pub(crate) const OLDEST: &str = "
@@ -117,7 +117,7 @@ pub(crate) fn job_delete(tx: &mut Tx<'_>, tenant: &Tenant, id: JobId) -> Result<
     Ok(Changed::Done(Box::new(stored.job)))
 }
 
-/// Removes a job, wherever it is, and leaves its family alone.
+/// Removes a job in any state, without effects on its family.
 pub(crate) fn erase(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
     leave(tx, stored)?;
     if let Some(unique) = held(&stored.job) {
@@ -126,12 +126,12 @@ pub(crate) fn erase(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
     remove(tx.conn, stored.job.id.get(), stored.parts)
 }
 
-/// The unique key that a job holds.
+/// The unique key that a job holds, if any.
 pub(crate) fn held(job: &Job) -> Option<&str> {
     job.unique.as_deref().filter(|_| !job.state.is_ended())
 }
 
-/// Takes a job out of the queue, the lease or the counter that it is in.
+/// Removes a job from its queue or lease, and from its counter.
 pub(crate) fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
     match stored.job.state {
         State::Queued => queue::remove(tx, queue_key(stored)),
@@ -143,14 +143,14 @@ pub(crate) fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
     }
 }
 
-/// Where a queued job is.
+/// The key of a queued job.
 pub(crate) fn queue_key(stored: &Stored) -> QueueKey {
     let Job { id, priority, run_at, .. } = stored.job;
     let (rank, tie) = (row::rank(priority, stored.parts), stored.job.extra.tie());
     QueueKey { type_id: stored.type_id, rank, run_at, tie, id: id.get() }
 }
 
-/// Removes a job's row and all that belongs to it.
+/// Deletes a job's row and everything that belongs to it.
 pub(crate) fn remove(conn: &Connection, id: i64, parts: i64) -> Result<()> {
     conn.prepare_cached("DELETE FROM job WHERE id = ?1")?.execute([id])?;
     remove_parts(conn, id, parts)
@@ -175,7 +175,7 @@ pub(crate) fn remove_parts(conn: &Connection, id: i64, parts: i64) -> Result<()>
     aside::remove(conn, id, parts)
 }
 
-/// The ids that a statement with these parameters finds.
+/// The ids that a statement finds.
 pub(crate) fn ids(conn: &Connection, sql: &str, params: impl Params) -> Result<Vec<i64>> {
     let mut statement = conn.prepare_cached(sql)?;
     let ids = statement.query_map(params, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;

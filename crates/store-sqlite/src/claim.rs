@@ -159,7 +159,7 @@ pub(crate) fn unless_suspended(conn: &Connection, type_id: i64) -> Result<Option
                   FROM type WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
     let mut rows = find.query([type_id])?;
-    let missing = || Failure::corrupt(format!("there is no type {type_id}"));
+    let missing = || Failure::corrupt(format!("type {type_id} has no row"));
     let row = rows.next()?.ok_or_else(missing)?;
     if row.get(0)? {
         return Ok(None);
@@ -315,7 +315,8 @@ pub(crate) fn mine(
     Ok(mine)
 }
 
-/// The payload of a job, from the columns `payload_bytes`, `parts` and `payload` with these numbers.
+/// The payload of a job, from the columns `payload_bytes`, `parts` and `payload` with these
+/// numbers.
 pub(crate) fn payload(
     conn: &Connection,
     id: i64,

@@ -1,6 +1,6 @@
-//! The store's time: the wall clock of the machine. `meta` has how far that is ahead of the
-//! machine's steady clock, so every daemon sees when it was set. The first one to write then moves
-//! along all that is counted as a duration.
+//! The store's time: the wall clock of the machine. `meta` records how far it is ahead of the
+//! machine's steady clock, so every daemon notices when it was set. The first daemon that writes
+//! after that shifts everything that stands for a duration by the same step.
 
 use rusqlite::{Connection, params};
 use windlass_core::time::{Clock, Moment, Timestamp};
@@ -11,28 +11,28 @@ use crate::queue::{self, QueueKey};
 use crate::row;
 use crate::tx::Tx;
 
-/// Jobs that wait for a while and are moved along when the clock is set, those that come due first.
-/// Others wait until their time of day, so that nobody waits long for one transaction.
+/// Jobs waiting for a duration that are shifted when the clock is set, those due first. Bounds the
+/// transaction; further ones keep their time of day.
 const WAITS_MOVED_MAX: i64 = 10_000;
 
 const OFFSET: &str = "SELECT value FROM meta WHERE name = 'clock_offset'";
 const SET: &str = "UPDATE meta SET value = ?2 WHERE name = ?1";
 
-/// The time for a read. Until a write has moved leases along, they are by the old time.
+/// The time for a read. Until a write has shifted the leases, this is the time before the step.
 pub(crate) fn read(conn: &Connection, clock: &dyn Clock) -> Result<Timestamp> {
     let (moment, step) = look(conn, clock)?;
     Ok(moment.wall.shifted(-step.unwrap_or(0)))
 }
 
-/// The file is opened. Where the machine has started again since, all daemons that had a number
-/// are gone, and leases of workers last no longer than they were to last from their start.
+/// Called when the file is opened. After a reboot, all daemons that had a sysid are gone, and
+/// workers' leases that appear to start in the future are counted from now.
 pub(crate) fn open(conn: &Connection, clock: &dyn Clock) -> Result<()> {
     let (moment, run) = (Moment::now(clock), clock.machine_run());
     if known_run(conn)? == run {
         return Ok(());
     }
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    // Another daemon may have been faster.
+    // Another daemon may have done it in the meantime.
     if known_run(conn)? != run {
         conn.execute(SET, params!["machine_run", run])?;
         set_offset(conn, moment)?;
@@ -52,7 +52,7 @@ fn known_run(conn: &Connection) -> Result<i64> {
     Ok(conn.query_row(find, [], |row| row.get(0))?)
 }
 
-/// What time it is, and by how many milliseconds the clock was set since a write followed it.
+/// The current time, and by how many milliseconds the clock was set since the recorded offset.
 pub(crate) fn look(conn: &Connection, clock: &dyn Clock) -> Result<(Moment, Option<i64>)> {
     let moment = Moment::now(clock);
     let offset = conn.prepare_cached(OFFSET)?.query_row([], |row| row.get(0))?;
@@ -64,7 +64,7 @@ fn set_offset(conn: &Connection, moment: Moment) -> Result<()> {
     Ok(())
 }
 
-/// The clock was set: what is counted as a duration moves along.
+/// After the clock was set: shifts everything that stands for a duration.
 pub(crate) fn follow(tx: &mut Tx<'_>, moment: Moment, step: i64) -> Result<()> {
     let (conn, now) = (tx.conn, moment.wall);
     set_offset(conn, moment)?;

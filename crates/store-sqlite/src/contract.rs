@@ -1,4 +1,4 @@
-//! The contract, area by area: what each call promises, and about how much work it is.
+//! The store's traits, area by area: the durability of each call, and roughly how much work it is.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ use crate::{
 const SYNCED: Durability = Durability::Synced;
 const RELAXED: Durability = Durability::Relaxed;
 
-/// A piece of a payload is as much work as this many jobs, which bounds the pieces that one
-/// transaction takes.
+/// A piece of a payload counts as much work as this many jobs, which bounds the pieces in one
+/// transaction.
 const PIECE_WEIGHS_JOBS: usize = 500;
 
 #[async_trait]
@@ -86,7 +86,7 @@ impl Inserts for SqliteStore {
                 insert::payload_put(tx.conn, piece.id, piece.index, &piece.bytes)?;
                 if last.replace(piece.id) != Some(piece.id) {
                     let now = tx.now;
-                    insert::pieces_wait(tx.conn, piece.id, now)?;
+                    insert::note_waiting_pieces(tx.conn, piece.id, now)?;
                 }
             }
             Ok(())
@@ -324,7 +324,8 @@ impl Store for SqliteStore {
         }
     }
 
-    /// A synced group that changes nothing writes a mark, and with it all that came before.
+    /// A synced group that changes nothing still writes a row, which makes all earlier commits
+    /// durable.
     async fn flush(&self) -> Result<(), Error> {
         self.writer.write(SYNCED, 0, |_| Ok(())).await
     }
@@ -339,7 +340,7 @@ impl Store for SqliteStore {
     }
 
     async fn close(&self) {
-        // The writer's connection is the last one, so that closing it moves the log into the file.
+        // The writer's connection is closed last: that moves the log into the file.
         self.queries.stop().await;
         self.readers.stop().await;
         self.writer.stop().await;

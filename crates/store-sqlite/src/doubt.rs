@@ -1,37 +1,36 @@
-//! What happens when the disk did not take what was written to it.
+//! Failed syncs: what may no longer be promised, and how the file recovers.
 //!
-//! A sync that fails cannot be repeated. The kernel marks the pages whose write-back failed as
-//! clean and reports the error once; the next sync of the same file succeeds and proves nothing
-//! about them. In SQLite's write-ahead mode that breaks two rules:
+//! A failed sync cannot be repeated. The kernel marks the pages whose write-back failed as clean
+//! and reports the error once; the next sync of the same file succeeds and proves nothing about
+//! them. In SQLite's write-ahead mode that breaks two rules:
 //!
 //! 1. *A synced commit makes all earlier ones durable* (see `writer`). Their frames may have been
 //!    dropped from the log on disk, and recovery stops at the first frame that is not there.
 //! 2. *A checkpoint syncs the log, copies pages into the file, and syncs the file before the log is
-//!    begun anew.* With a log that only seems to be synced, a power cut in the middle leaves a file
-//!    that has pages of commits which the log has lost: damage. And a checkpoint that readers cut
-//!    short counts its pages as copied before the file is synced; if that sync fails later, they
-//!    are not copied again.
+//!    restarted.* If the log only seems to be synced, a power cut in the middle leaves a damaged
+//!    file, with pages of commits that the log has lost. And a checkpoint that readers cut short
+//!    counts its pages as copied before the file is synced; if that sync fails later, they are not
+//!    copied again.
 //!
 //! So after an I/O error in a commit or a checkpoint the file is *in doubt*: this process refuses
 //! every further write and flush, moves nothing from the log into the file, not even when it
-//! closes, and leaves a mark beside the file. Other daemons have had the file open before the
-//! error, so the kernel reports it to their next sync as well; the mark, which is looked for
-//! before and after each synced commit, stops them sooner. Reads go on: what the kernel still has
-//! in memory is right.
+//! closes, and creates a marker file next to it. Other daemons had the file open before the error,
+//! so the kernel reports it to their next sync too; the marker, which is checked before and after
+//! each synced commit, stops them sooner. Reads continue, because the pages in memory are correct.
 //!
-//! Only the writer's connection makes promises, because only its descriptors are as old as the
-//! store: one that is opened after an error was reported knows nothing of it. Queries in SQL
-//! commit unsynced, and are answered after a flush. Checkpoints run on the writer's connection,
-//! where their errors can be seen; those that SQLite starts by itself keep quiet about them.
+//! Only the writer's connection makes promises, because its descriptors are as old as the store: a
+//! descriptor that is opened after an error was reported does not see it. SQL queries commit
+//! unsynced, and are answered after a flush. Checkpoints run on the writer's connection, where
+//! their errors are seen; SQLite does not report errors of its automatic checkpoints.
 //!
-//! The doubt ends when a daemon opens the file alone, which is done twice. The first time, the
-//! bytes of the log are written again as they are and synced: what a sync confirms now was dirty
-//! now. The second time, SQLite recovers the log from the start: checksums prove that all frames
-//! up to some commit are what was written, and what was relaxed behind it is gone, as after a power
-//! cut. The recovery also forgets how far pages had been copied, so the checkpoint that follows
-//! copies all of them into the file and syncs it. Only then is the mark removed. Every daemon that
-//! is alone with a log does this when it starts, marked or not: the one before it may have been
-//! killed between the error and the mark.
+//! The doubt ends when a daemon has the file to itself and opens it twice. The first time, it
+//! rewrites the bytes of the log unchanged and syncs them: what this sync confirms was dirty before
+//! it. The second time, SQLite recovers the log from the start: checksums prove that all frames up
+//! to some commit are correct, and relaxed commits after it are lost, as after a power cut. The
+//! recovery also forgets how far pages had been copied, so the checkpoint that follows copies all
+//! of them into the file and syncs it. Only then is the marker removed. Every daemon that is alone
+//! with a log does this when it starts, with or without a marker: the previous one may have been
+//! killed between the error and the marker.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -46,14 +45,14 @@ use windlass_core::store::{Cause, Error};
 use crate::error::{Failure, Result};
 use crate::open::{self, Options};
 
-/// Bytes of the log that are read and written at once.
+/// Bytes of the log that are rewritten at once.
 const REWRITE_BYTES: usize = 1024 * 1024;
 
-/// Whether anything on the file may still be promised.
+/// Whether commits to the file may still be acknowledged.
 pub(crate) struct Doubt {
     path: PathBuf,
     mark: PathBuf,
-    /// Set once, for the rest of the process.
+    /// Set once, for the lifetime of the process.
     raised: OnceLock<Error>,
 }
 
@@ -62,12 +61,12 @@ impl Doubt {
         Doubt { path: path.into(), mark: mark(path), raised: OnceLock::new() }
     }
 
-    /// An error when this process knows that the file is in doubt.
+    /// An error if this process knows that the file is in doubt.
     pub(crate) fn check(&self) -> std::result::Result<(), Error> {
         self.raised.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// An error when any process has found that the file is in doubt.
+    /// An error if any process has found that the file is in doubt.
     pub(crate) fn check_all(&self) -> std::result::Result<(), Error> {
         if self.raised.get().is_none() && self.mark.exists() {
             self.raised.get_or_init(|| Error::Unavailable(words(&self.path).into()));
@@ -75,7 +74,7 @@ impl Doubt {
         self.check()
     }
 
-    /// What a commit or a checkpoint that failed means: an I/O error puts the file in doubt.
+    /// Examines the failure of a commit or a checkpoint: an I/O error puts the file in doubt.
     pub(crate) fn judge(&self, failure: Failure) -> Failure {
         let Failure::Sqlite(error) = failure else { return failure };
         if error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure) {
@@ -87,11 +86,11 @@ impl Doubt {
             tracing::error!(%file, %error, "a sync failed; nothing more is written to the store");
             Error::Unavailable(Cause::new(text, error))
         });
-        // Not synced: a power cut empties the kernel's memory, and ends the doubt with it.
+        // The marker is not synced: a power cut clears the kernel's memory, which ends the doubt.
         let mut open = OpenOptions::new();
         open.create(true).append(true).mode(0o600);
         if let Err(error) = open.open(&self.mark) {
-            tracing::error!(%file, %error, "other daemons cannot be warned of the failed sync");
+            tracing::error!(%file, %error, "cannot warn other daemons of the failed sync");
         }
         Failure::Store(raised.clone())
     }
@@ -100,8 +99,8 @@ impl Doubt {
 fn words(path: &Path) -> String {
     let file = path.display();
     format!(
-        "a sync failed, so the disk may lack what was last written to {file}: nothing more is \
-         written until every daemon on it has been stopped and started again"
+        "a sync failed, so recent writes to {file} may not be on the disk: nothing more is \
+         written until every daemon that uses it has been restarted"
     )
 }
 
@@ -116,7 +115,8 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Ends the doubt about a file that nobody else has open, before it is opened for good.
+/// Ends the doubt about a file that no other process has open. Called before the file is opened for
+/// use.
 pub(crate) fn settle(options: &Options) -> Result<()> {
     let (log, mark) = (beside(&options.path, "-wal"), mark(&options.path));
     let marked = mark.exists();
@@ -128,11 +128,11 @@ pub(crate) fn settle(options: &Options) -> Result<()> {
         Err(_) if marked => {
             return Err(Failure::Store(Error::Unavailable(words(&options.path).into())));
         }
-        // Another daemon has the file, or there is a reason that opening it for good will name.
+        // Another daemon has the file open, or opening it for use will report why it failed.
         Err(_) => return Ok(()),
     };
     rewrite(&log).map_err(|error| {
-        let text = format!("the log {} cannot be written again: {error}", log.display());
+        let text = format!("the log {} cannot be rewritten: {error}", log.display());
         Failure::Store(Error::Unavailable(Cause::new(text, error)))
     })?;
     drop(first);
@@ -148,7 +148,7 @@ pub(crate) fn settle(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A connection that keeps everybody else out, after a recovery of its own.
+/// A connection with exclusive access, after it has recovered the log.
 fn alone(options: &Options) -> Result<Connection> {
     let connection = open::connect(options, OpenFlags::empty())?;
     connection.busy_timeout(Duration::ZERO)?;
@@ -157,7 +157,7 @@ fn alone(options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Makes all bytes of a file dirty, and syncs them.
+/// Rewrites all bytes of a file and syncs them.
 fn rewrite(path: &Path) -> std::io::Result<()> {
     let file = match File::options().read(true).write(true).open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

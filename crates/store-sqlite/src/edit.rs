@@ -1,5 +1,5 @@
-//! Jobs are shown to decisions, and the edits of these are carried out. An edit that cannot be
-//! carried out fails the whole operation, whose transaction is then undone.
+//! Decisions: shows jobs to them and applies the edits that they return. An edit that cannot be
+//! applied fails the whole operation, and its transaction is rolled back.
 
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::edit::{
@@ -81,14 +81,14 @@ pub(crate) const FIRST_HIDDEN_CHILD: &str = "
      WHERE type_id = ?1 AND hidden = 1 AND state = ?2 AND parent_id IS NOT NULL
      ORDER BY id LIMIT 1";
 
-/// The job with the smallest id that counts where there is to be only one of its type.
+/// The job with the smallest id that prevents another one of its type.
 fn in_the_way(tx: &mut Tx<'_>, tenant: &Tenant, only: &Only) -> Result<Option<Stored>> {
     let key = TypeKey { tenant: tenant.clone(), name: only.name.clone() };
     let Some(type_id) = tx.types.find(tx.conn, &key)? else { return Ok(None) };
     let (any, child) =
         if only.hidden { (FIRST_HIDDEN, FIRST_HIDDEN_CHILD) } else { (FIRST, FIRST_CHILD) };
     let ways = [
-        // Running jobs have the rows of queued ones.
+        // Rows of running jobs say `queued`.
         (any, State::Queued),
         (any, State::Paused),
         (any, State::Failed),
@@ -111,14 +111,14 @@ pub(crate) fn full_job(conn: &Connection, stored: &Stored) -> Result<FullJob> {
     let find = "SELECT payload_bytes, parts, payload FROM job WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
     let mut rows = find.query([job.id.get()])?;
-    let missing = || Failure::corrupt(format!("job {} has no payload", job.id));
+    let missing = || Failure::corrupt(format!("job {} has no row", job.id));
     let payload = claim::payload(conn, job.id.get(), rows.next()?.ok_or_else(missing)?, [0, 1, 2])?;
     let payload = in_one(conn, job.id, payload)?;
     let retention = type_row::settings_of(conn, *type_id)?.retention;
     Ok(FullJob { job: job.clone(), payload, retention })
 }
 
-/// Brings a payload together that lies in pieces, unless it is too large for that.
+/// Joins a payload that is stored in pieces, unless it is too large for that.
 pub(crate) fn in_one(conn: &Connection, id: JobId, payload: Payload) -> Result<Payload> {
     let bytes = match payload {
         Payload::Pieces { bytes } if bytes <= WHOLE_BYTES_MAX => bytes,
@@ -129,17 +129,17 @@ pub(crate) fn in_one(conn: &Connection, id: JobId, payload: Payload) -> Result<P
         let Some(piece) = read::payload_piece(conn, id, index)? else { break };
         whole.extend_from_slice(&piece);
     }
-    // A decision may write back what it is shown: a part must not become the whole.
+    // A decision may write back what it is shown, so it must never be shown a part.
     if whole.len() as u64 != bytes {
         return Err(Failure::corrupt(format!("a piece of the payload of job {id} is missing")));
     }
     Ok(Payload::Inline(whole.into()))
 }
 
-/// Carries out one edit, and notes what others have to hear of it.
+/// Applies one edit, and notes what has to be announced.
 pub(crate) fn carry_out(tx: &mut Tx<'_>, edit: &Edit, moved: &mut MovedJobs) -> Result<()> {
     match edit {
-        Edit::Insert(new) => enter(tx, new, moved),
+        Edit::Insert(new) => insert_new(tx, new, moved),
         Edit::Put(change) => {
             let id = change.job.id;
             let missing = || conflict(format!("there is no job {id}"));
@@ -157,14 +157,15 @@ pub(crate) fn carry_out(tx: &mut Tx<'_>, edit: &Edit, moved: &mut MovedJobs) -> 
     }
 }
 
-fn enter(tx: &mut Tx<'_>, new: &NewJob, moved: &mut MovedJobs) -> Result<()> {
+/// An existing job or a held unique key is an error.
+fn insert_new(tx: &mut Tx<'_>, new: &NewJob, moved: &mut MovedJobs) -> Result<()> {
     match insert::insert_split(tx, new)? {
         Inserted::New => {
             moved.note_entered(new, tx.now);
             Ok(())
         }
         Inserted::Duplicate | Inserted::Repeated => {
-            Err(conflict(format!("there is a job {} already", new.id)))
+            Err(conflict(format!("job {} already exists", new.id)))
         }
         Inserted::Held(holder) => Err(held_by(holder)),
     }

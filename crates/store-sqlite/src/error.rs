@@ -1,4 +1,4 @@
-//! The only place that knows SQLite's error codes: it turns them into what the caller does.
+//! The only place that knows SQLite's error codes: it translates them into what callers can do.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use rusqlite::ErrorCode;
 use windlass_core::JobId;
 use windlass_core::store::{Cause, Error};
 
-/// What can go wrong inside this crate, before it is told to a caller.
+/// An error inside this crate, before it is translated for the caller.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Sqlite(rusqlite::Error),
@@ -30,12 +30,12 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// A row that this program cannot have written.
+    /// A row that Windlass cannot have written.
     pub(crate) fn corrupt(what: impl Into<String>) -> Failure {
         Failure::Store(Error::Corrupt(what.into().into()))
     }
 
-    /// Whether one row is to blame, and the rest of the file can be read.
+    /// Whether only one row is damaged, and the rest of the file can be read.
     pub(crate) fn is_of_one_row(&self) -> bool {
         match self {
             Failure::Store(error) => matches!(error, Error::Corrupt(_)),
@@ -55,7 +55,7 @@ impl Failure {
     }
 }
 
-/// Every later call, once the store was closed.
+/// The error of every call after the store was closed.
 pub(crate) fn closed() -> Error {
     Error::Unavailable("it was closed".into())
 }
@@ -88,7 +88,7 @@ fn translate(error: rusqlite::Error, path: &Path) -> Error {
     Error::Unavailable(Cause::new(unavailable, error))
 }
 
-/// A value that this program cannot have written, or a row that another one names is not there.
+/// A value that Windlass cannot have written, or a missing row that another row refers to.
 fn is_unreadable(error: &rusqlite::Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! What only few jobs have: flags in `parts`, and a row beside the job's own.
+//! Rare fields of jobs: flags in `parts`, and a row in `extra`.
 
 use rusqlite::{Connection, params};
 use windlass_core::{Extra, State};
@@ -6,14 +6,14 @@ use windlass_core::{Extra, State};
 use crate::error::Result;
 use crate::row::part;
 
-/// What the flags say of a job in this state; what it has in the row is not in it.
+/// The fields that are flags, for a job in this state; those in the row are not included.
 pub(crate) fn of_parts(parts: i64, state: State) -> Extra {
     let has = |part: i64| parts & part != 0;
     let lent = has(part::LENT) && state == State::Queued;
     Extra { lent, hidden: has(part::HIDDEN), ..Extra::default() }
 }
 
-/// The flags of a job with this.
+/// The flags for these fields.
 pub(crate) fn parts(extra: &Extra) -> i64 {
     let flag = |set: bool, part: i64| if set { part } else { 0 };
     flag(extra.hidden, part::HIDDEN)
@@ -26,7 +26,7 @@ fn has_row(extra: &Extra) -> bool {
     repeat.is_some() || door_text.is_some() || run_at_text.is_some() || *order_key != 0
 }
 
-/// Adds what a job has in the row.
+/// Adds the fields in the row.
 pub(crate) fn read(conn: &Connection, id: i64, extra: &mut Extra) -> Result<()> {
     let find = "SELECT repeat, door_text, run_at_text, order_key FROM extra WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
@@ -35,7 +35,7 @@ pub(crate) fn read(conn: &Connection, id: i64, extra: &mut Extra) -> Result<()> 
     Ok(())
 }
 
-/// Keeps the row of a job that had these parts before.
+/// Writes or removes the row of a job that had these parts before.
 pub(crate) fn write(conn: &Connection, id: i64, extra: &Extra, parts: i64) -> Result<()> {
     if has_row(extra) {
         let put = "INSERT OR REPLACE INTO extra (id, repeat, door_text, run_at_text, order_key)
@@ -49,7 +49,7 @@ pub(crate) fn write(conn: &Connection, id: i64, extra: &Extra, parts: i64) -> Re
     Ok(())
 }
 
-/// `Extra::retime` for a job with these parts; answers with its parts as they are then.
+/// `Extra::retime` for a job with these parts; returns its new parts.
 pub(crate) fn retimed(conn: &Connection, id: i64, parts: i64) -> Result<i64> {
     let parts = parts & !part::LENT;
     if parts & part::EXTRA == 0 {

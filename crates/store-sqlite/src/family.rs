@@ -1,4 +1,4 @@
-//! What native changes of a job do to its parent and its children; the rules are the core's.
+//! What native changes of a job do to its parent and children, by core's rules.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::edit::{Children, Edit, MovedJobs};
@@ -23,7 +23,7 @@ pub(crate) fn has_children(conn: &Connection, id: JobId) -> Result<bool> {
     Ok(conn.prepare_cached(HAS_CHILDREN)?.exists([id.get()])?)
 }
 
-/// In which states a parent has children, except one of them.
+/// The states of a parent's children, except one of them.
 pub(crate) fn children(
     conn: &Connection,
     parent: JobId,
@@ -32,7 +32,7 @@ pub(crate) fn children(
     let mut next = conn.prepare_cached(NEXT_STATE)?;
     let (except, mut state) = (except.map_or(0, JobId::get), -1);
     let mut children = Children::default();
-    // There are no more steps than states. A child that runs has the row of a queued one.
+    // Bounded: one step per state. The row of a running child says `queued`.
     while let Some(found) =
         next.query_row([parent.get(), state, except], |row| row.get(0)).optional()?
     {
@@ -42,14 +42,16 @@ pub(crate) fn children(
     Ok(children)
 }
 
-/// The parent of a job, if it is there. A damaged one stands in no child's way.
+/// The parent of a job, if it exists. A damaged parent counts as missing, so that its children can
+/// still change.
 pub(crate) fn parent(conn: &Connection, job: &Job) -> Result<Option<Stored>> {
     let Some(parent) = job.parent else { return Ok(None) };
     let found = row::find_undamaged(conn, parent.get())?;
     Ok(found.filter(|parent| parent.job.key.tenant == job.key.tenant))
 }
 
-/// Pauses a job whose attempt ended well, which has its lease still, and sets its children free.
+/// Pauses a job whose attempt ended well, and which still has its lease; its paused children become
+/// queued.
 pub(crate) fn pause(tx: &mut Tx<'_>, by: &Settlement, parts: i64) -> Result<()> {
     let id = by.lease.id.get();
     let note = "
@@ -64,7 +66,7 @@ pub(crate) fn pause(tx: &mut Tx<'_>, by: &Settlement, parts: i64) -> Result<()> 
     carry_out(tx, edits.unwrap_or_default())
 }
 
-/// The job with this id has just ended.
+/// After this job has ended.
 pub(crate) fn after_end(tx: &mut Tx<'_>, id: i64, purge_at: Timestamp) -> Result<()> {
     let Some(Stored { job, .. }) = row::find(tx.conn, id)? else { return Ok(()) };
     let (parent, siblings) = waiting(tx.conn, &job)?;
@@ -72,7 +74,7 @@ pub(crate) fn after_end(tx: &mut Tx<'_>, id: i64, purge_at: Timestamp) -> Result
     carry_out(tx, edits)
 }
 
-/// This job was just removed.
+/// After this job was removed.
 pub(crate) fn after_removal(tx: &mut Tx<'_>, job: &Job) -> Result<()> {
     let (parent, siblings) = waiting(tx.conn, job)?;
     let purge_at = tx.now + ORPHAN_RETENTION;

@@ -1,4 +1,4 @@
-//! Handlers in versions. The type's row names the version in force.
+//! Handlers, in versions. The type's row names the current one.
 
 use rusqlite::{Connection, Row, params};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, Lang};

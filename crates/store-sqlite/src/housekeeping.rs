@@ -1,4 +1,4 @@
-//! Jobs that waited past their limit are given up; ended ones are removed when their time is over.
+//! Gives up jobs that waited too long, and deletes ended ones after their retention.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::limit::{BATCH_JOBS_MAX, ORPHAN_PIECES_AGE};
@@ -16,14 +16,14 @@ use crate::row::{self, Stored, part};
 use crate::settle::{self, End, LogEntry};
 use crate::tx::{Counter, Tx};
 
-/// Queued jobs that one search for unhandled ones looks at.
+/// Queued jobs that one search for unhandled jobs looks at.
 const LOOK_MAX: usize = BATCH_JOBS_MAX;
-/// Outdated idempotency keys that go with one purge.
+/// Outdated idempotency keys that one purge deletes.
 const KEYS_PURGED_MAX: i64 = 10_000;
-/// Pieces without a job that go with one purge.
+/// Pieces without a job that one purge deletes.
 const PIECES_PURGED_MAX: usize = 100;
 
-/// Running jobs are in this index too, and passed over: they are few.
+/// Running jobs are in this index too, and are skipped: they are few.
 pub(crate) const EXPIRED: &str = "
     SELECT j.id FROM job j
      WHERE j.expires_at IS NOT NULL AND j.state < 3 AND j.expires_at <= ?1
@@ -54,8 +54,8 @@ pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>>
     Ok(given_up)
 }
 
-/// The overdue jobs of a type that nobody looks after, oldest id first. Where very many jobs wait,
-/// a search stops after `LOOK_MAX` of them and the next one goes on from there.
+/// The overdue jobs of a type without a handler or worker, oldest id first. A search stops after
+/// `LOOK_MAX` jobs, and the next one continues from there.
 fn unhandled(
     tx: &mut Tx<'_>,
     key: &TypeKey,
@@ -125,7 +125,7 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, limit: usize) -> Result<u64> {
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let mut purged = 0;
     for [id, type_id, state, parts] in &rows {
-        // One that is damaged stays, for somebody to look at.
+        // A damaged job is kept for an operator.
         let Some(state) = row::unless_damaged(*id, row::ended_state(*state))? else { continue };
         let kin = parts & (part::FAMILY | part::CHILD) != 0;
         let stored = if kin { row::find_undamaged(conn, *id)? } else { None };
@@ -147,7 +147,7 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, limit: usize) -> Result<u64> {
 pub(crate) const ORPHANED: &str = "
     SELECT id FROM piece_waiting WHERE put_at <= ?1 ORDER BY put_at LIMIT ?2";
 
-/// Removes pieces whose job never came: the daemon that put them died before it could insert it.
+/// Deletes pieces whose job never arrived, because the daemon that put them died first.
 fn purge_pieces(conn: &Connection, now: Timestamp) -> Result<()> {
     let put_until = now - ORPHAN_PIECES_AGE;
     let remove = "
@@ -155,15 +155,15 @@ fn purge_pieces(conn: &Connection, now: Timestamp) -> Result<()> {
     let mut remove = conn.prepare_cached(remove)?;
     let mut room = PIECES_PURGED_MAX;
     for id in change::ids(conn, ORPHANED, [put_until.ms(), PIECES_PURGED_MAX as i64])? {
-        // One that was put again after its job had come belongs to it.
-        if !insert::is_there(conn, id)? {
+        // If the pieces were put again after their job arrived, they belong to it.
+        if !insert::exists(conn, id)? {
             room -= remove.execute([id, room as i64])?;
         }
         if room == 0 {
-            // The rest of this payload, if there is any, goes with the next purge.
+            // The next purge deletes the rest of this payload, if there is any.
             return Ok(());
         }
-        insert::pieces_wait_no_more(conn, id)?;
+        insert::forget_waiting_pieces(conn, id)?;
     }
     Ok(())
 }

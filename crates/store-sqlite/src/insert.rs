@@ -1,4 +1,4 @@
-//! Jobs come in, with the idempotency keys, the journal mark and the pieces that belong to them.
+//! Inserts jobs, with their idempotency keys, the journal's mark and the pieces of payloads.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ use crate::queue::{self, QueueKey};
 use crate::row::{self, part};
 use crate::tx::{Counter, Tx};
 
-/// Payloads above this lie beside the row, so that settling a job does not rewrite them.
+/// Larger payloads are in a separate table, so that settling a job does not rewrite them.
 pub(crate) const PAYLOAD_ROW_BYTES_MAX: usize = 2048;
 
 const ADD: &str = "
@@ -40,7 +40,7 @@ pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Insertion> 
         }
         move_mark(tx.conn, mark)?;
     }
-    // Jobs of adds whose keys others had first.
+    // Jobs of adds whose keys other adds used first.
     let mut repeats: HashSet<JobId> = HashSet::new();
     for record in &insert.keys {
         match idempotency_of(tx.conn, &record.tenant, &record.key)? {
@@ -91,11 +91,11 @@ pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
     Ok(Added::New { ids, moved })
 }
 
-/// Jobs as they begin, or the parent that is unfit.
+/// Jobs in their first state, or the parent that cannot have them.
 type Begun<'a> = std::result::Result<Vec<Cow<'a, NewJob>>, (JobId, Unfit)>;
 
-/// How these jobs begin. No job of an add is another one's parent, so all
-/// can be looked at before any enters.
+/// Gives jobs their first state. No job of an add is the parent of another one, so all can be
+/// checked before any is inserted.
 pub(crate) fn begin_all<'a>(conn: &Connection, jobs: &'a [NewJob]) -> Result<Begun<'a>> {
     let mut begun = Vec::with_capacity(jobs.len());
     for job in jobs {
@@ -111,7 +111,7 @@ pub(crate) fn begin_all<'a>(conn: &Connection, jobs: &'a [NewJob]) -> Result<Beg
     Ok(Ok(begun))
 }
 
-/// Adds a job whose payload is inline even if it is too large for that.
+/// Inserts a job whose inline payload may be too large for a row, and then becomes pieces.
 pub(crate) fn insert_split(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
     let mut new = Cow::Borrowed(new);
     let too_large = new.payload.len() > PAYLOAD_INLINE_BYTES_MAX as u64;
@@ -131,8 +131,8 @@ fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
     let conn = tx.conn;
     let id = new.id.get();
     let known = tx.types.find(conn, &new.key)?;
-    // A duplicate brings no type into being, and may hold its unique key itself.
-    if (known.is_none() || new.unique.is_some()) && is_there(conn, id)? {
+    // A duplicate must not create a type, and may itself be the holder of its unique key.
+    if (known.is_none() || new.unique.is_some()) && exists(conn, id)? {
         return Ok(Inserted::Duplicate);
     }
     if let (Some(type_id), Some(unique)) = (known, &new.unique)
@@ -175,7 +175,7 @@ fn insert_cancelled(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
     Ok(Inserted::Repeated)
 }
 
-/// Notes that a job has children.
+/// Records that a job has children.
 pub(crate) fn mark_parent(tx: &mut Tx<'_>, tenant: &Tenant, parent: JobId) -> Result<()> {
     let mut find = tx.conn.prepare_cached("SELECT type_id, parts FROM job WHERE id = ?1")?;
     let columns = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
@@ -188,7 +188,7 @@ pub(crate) fn mark_parent(tx: &mut Tx<'_>, tenant: &Tenant, parent: JobId) -> Re
     Ok(())
 }
 
-/// False when the id is there already.
+/// False if the id already exists.
 fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
     let id = new.id.get();
     let PayloadPlace { part, in_row, beside } = PayloadPlace::of(&new.payload);
@@ -214,7 +214,7 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
     ])?;
     if added == 1 {
         if part == part::PIECES {
-            pieces_wait_no_more(conn, id)?;
+            forget_waiting_pieces(conn, id)?;
         }
         put_beside(conn, id, beside)?;
         extra::write(conn, id, &new.extra, 0)?;
@@ -223,9 +223,9 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
     Ok(added == 1)
 }
 
-/// Where a payload lies: in the job's row, beside it, or in pieces.
+/// Where a payload is stored: in the job's row, in the table `payload`, or in pieces.
 pub(crate) struct PayloadPlace<'a> {
-    /// What it adds to the job's parts.
+    /// The flag for the job's parts.
     pub(crate) part: i64,
     pub(crate) in_row: Option<&'a Bytes>,
     pub(crate) beside: Option<&'a Bytes>,
@@ -252,7 +252,7 @@ pub(crate) fn put_beside(conn: &Connection, id: i64, payload: Option<&Bytes>) ->
     Ok(())
 }
 
-pub(crate) fn is_there(conn: &Connection, id: i64) -> Result<bool> {
+pub(crate) fn exists(conn: &Connection, id: i64) -> Result<bool> {
     Ok(conn.prepare_cached("SELECT 1 FROM job WHERE id = ?1")?.exists([id])?)
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn free(conn: &Connection, type_id: i64, unique: &str, id: i64) -> Re
     Ok(())
 }
 
-/// A replayed journal brings old records again: the one that lasts longest is the newest add's.
+/// A replayed journal repeats old records: the one that expires last is from the newest add.
 fn remember(conn: &Connection, record: &IdempotencyRecord) -> Result<()> {
     let ids: Vec<u8> = record.ids.iter().flat_map(|id| id.get().to_be_bytes()).collect();
     let put = "
@@ -307,7 +307,7 @@ pub(crate) fn idempotency_get(
     Ok(idempotency_of(conn, tenant, key)?.filter(|record| record.expires_at > now))
 }
 
-/// What is known of a key, outdated or not.
+/// The record of a key, even if it is outdated.
 fn idempotency_of(
     conn: &Connection,
     tenant: &Tenant,
@@ -356,10 +356,10 @@ pub(crate) fn payload_put(conn: &Connection, id: JobId, index: u32, piece: &[u8]
     Ok(())
 }
 
-/// Of jobs that do not enter.
+/// Deletes the pieces of jobs that are not inserted.
 fn remove_unused_pieces(conn: &Connection, jobs: &[NewJob]) -> Result<()> {
     for job in jobs.iter().filter(|job| job.payload.is_in_pieces()) {
-        if !is_there(conn, job.id.get())? {
+        if !exists(conn, job.id.get())? {
             remove_pieces(conn, job.id.get())?;
         }
     }
@@ -368,18 +368,18 @@ fn remove_unused_pieces(conn: &Connection, jobs: &[NewJob]) -> Result<()> {
 
 pub(crate) fn remove_pieces(conn: &Connection, id: i64) -> Result<()> {
     conn.prepare_cached("DELETE FROM piece WHERE id = ?1")?.execute([id])?;
-    pieces_wait_no_more(conn, id)
+    forget_waiting_pieces(conn, id)
 }
 
-/// Notes that pieces of this payload came before their job.
-pub(crate) fn pieces_wait(conn: &Connection, id: JobId, now: Timestamp) -> Result<()> {
+/// Records that pieces of this payload arrived before their job.
+pub(crate) fn note_waiting_pieces(conn: &Connection, id: JobId, now: Timestamp) -> Result<()> {
     let put = "INSERT OR REPLACE INTO piece_waiting (id, put_at) VALUES (?1, ?2)";
     conn.prepare_cached(put)?.execute([id.get(), now.ms()])?;
     Ok(())
 }
 
-/// Their job has come, or they are gone.
-pub(crate) fn pieces_wait_no_more(conn: &Connection, id: i64) -> Result<()> {
+/// The job has arrived, or the pieces are deleted.
+pub(crate) fn forget_waiting_pieces(conn: &Connection, id: i64) -> Result<()> {
     conn.prepare_cached("DELETE FROM piece_waiting WHERE id = ?1")?.execute([id])?;
     Ok(())
 }

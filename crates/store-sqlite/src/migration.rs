@@ -1,5 +1,5 @@
-//! The layout of the file, in numbered steps that only go forward. `user_version` says how many
-//! have been applied, `application_id` that the file is ours.
+//! The layout of the file, in numbered steps that only go forward. `user_version` is the number of
+//! applied steps, and `application_id` marks the file as ours.
 
 use std::path::Path;
 
@@ -11,26 +11,26 @@ use crate::error::{Failure, Result};
 /// Step number n (from 1) leads to version n.
 const STEPS: [&str; 1] = [include_str!("../sql/001_initial.sql")];
 
-/// The version that this program reads and writes.
+/// The version that this build reads and writes.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
 
 /// `WNDL` in ASCII.
 pub(crate) const APPLICATION_ID: i64 = 0x574E_444C;
 
-/// Brings the file to `VERSION`. One that is newer or somebody else's is refused and stays as it
-/// is.
+/// Migrates the file to `VERSION`. A newer file, or one of another program, is refused and left
+/// unchanged.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
     bring_up(connection, &STEPS, path)
 }
 
 fn bring_up(connection: &mut Connection, steps: &[&str], path: &Path) -> Result<()> {
     let newest = steps.len() as i64;
-    // One look in one transaction: another daemon may be making the file right now.
+    // In one transaction, because another daemon may be creating the file right now.
     if applied(&*connection.transaction()?, newest, path)? == newest {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another daemon may have been faster while this one waited for the lock.
+    // Another daemon may have migrated it while this one waited for the lock.
     let from = applied(&transaction, newest, path)?;
     for step in &steps[from as usize..] {
         transaction.execute_batch(step)?;
@@ -41,7 +41,7 @@ fn bring_up(connection: &mut Connection, steps: &[&str], path: &Path) -> Result<
     Ok(())
 }
 
-/// The file's version, 0 for an empty one, and never more than `newest`.
+/// The file's version: 0 for an empty one, at most `newest`.
 fn applied(connection: &Connection, newest: i64, path: &Path) -> Result<i64> {
     let number = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let application_id = number("PRAGMA application_id")?;
@@ -56,7 +56,7 @@ fn applied(connection: &Connection, newest: i64, path: &Path) -> Result<i64> {
     }
 }
 
-/// What the two numbers of the file's header alone can say. An `application_id` of 0 says nothing.
+/// Checks the two numbers in the file's header. An `application_id` of 0 is inconclusive.
 pub(crate) fn check(application_id: i64, version: i64, path: &Path) -> Result<()> {
     check_version(application_id, version, VERSION, path)
 }
@@ -68,7 +68,7 @@ fn check_version(application_id: i64, version: i64, newest: i64, path: &Path) ->
     if application_id == APPLICATION_ID && !(1..=newest).contains(&version) {
         let file = path.display();
         let message = format!(
-            "{file} has the layout version {version} of a newer Windlass, this one knows versions \
+            "{file} has layout version {version} of a newer Windlass; this one supports versions \
              up to {newest}"
         );
         return Err(Failure::Store(Error::Conflict(message)));

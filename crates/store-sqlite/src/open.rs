@@ -1,4 +1,4 @@
-//! Opening the file: whether it is ours, and how every connection to it is set up.
+//! Opens the file: checks whether it is ours, and sets up every connection to it.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +15,7 @@ use crate::doubt;
 use crate::error::{Failure, Result};
 use crate::migration;
 
-/// Told after each commit that wrote something: how long it took, and whether it was synced.
+/// Called after each commit that wrote something, with how long it took and whether it was synced.
 pub type OnCommit = Arc<dyn Fn(Duration, bool) + Send + Sync>;
 
 /// How to open the store. `Options::new(path)` has values that suit most machines.
@@ -24,29 +24,29 @@ pub struct Options {
     pub path: PathBuf,
     /// How long a write waits for another process's transaction before it is `Unavailable`.
     pub busy_timeout: Duration,
-    /// Pages that the writer keeps in memory. Readers have a small share of their own each.
+    /// The writer's page cache. Each reader has a small cache of its own.
     pub cache_bytes: usize,
     /// Reads that run at the same time, each on its own connection; at least one.
     pub readers: usize,
     pub on_commit: Option<OnCommit>,
-    /// The machine's; every daemon that opens the file must have the same.
+    /// The machine's clock; the same for every daemon that opens the file.
     pub clock: Arc<dyn Clock>,
 }
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// More would cost more than it saves: at many commits SQLite walks through the whole table of its
-/// pages, and what is not here is in the memory of the operating system.
+/// A larger cache would cost more than it saves: SQLite walks the whole cache at many commits, and
+/// pages that are not in it are in the cache of the operating system.
 const CACHE_BYTES: usize = 32 * 1024 * 1024;
 const READERS: usize = 4;
 const READER_CACHE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Enough that no statement of this crate is ever compiled twice on one connection.
+/// Enough that no statement of this crate is compiled twice on one connection.
 const STATEMENTS_MAX: usize = 256;
 
-/// The log file is cut back to this after a burst.
+/// The log file is truncated to this size after a burst.
 const LOG_FILE_BYTES_MAX: i64 = 64 * 1024 * 1024;
 
-/// Pause between tries to switch a new file to the write-ahead log while others open it too.
+/// Pause between attempts to switch a new file to WAL mode while other processes open it.
 const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 
 impl Options {
@@ -62,7 +62,7 @@ impl Options {
     }
 }
 
-/// The writer's connection, on a file that is there and of the right version afterwards.
+/// The writer's connection. Creates and migrates the file if necessary.
 pub(crate) fn writer(options: &Options) -> Result<Connection> {
     check_header(&options.path)?;
     doubt::settle(options)?;
@@ -84,8 +84,7 @@ pub(crate) fn reader(options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
-/// A connection for one query in SQL. What it sorts and gathers on the way may be large, and
-/// goes to files.
+/// A connection for one SQL query. Its temporary data may be large, so it is kept in files.
 pub(crate) fn query(options: &Options) -> Result<Connection> {
     let connection = connect(options, OpenFlags::empty())?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -99,23 +98,23 @@ pub(crate) fn connect(options: &Options, extra: OpenFlags) -> Result<Connection>
     let connection = Connection::open_with_flags(&options.path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Plans do not depend on bound values: else SQLite compiles a cached statement anew for each
-    // value that is bound to it, which took half of the time of reading a job.
+    // Plans must not depend on bound values: otherwise SQLite recompiles a cached statement for
+    // each new value, which took half of the time of reading a job.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // The log is moved into the file by the writer alone, which sees when that fails (see `doubt`).
+    // Only the writer moves the log into the file, because it sees when that fails (see `doubt`).
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 
 fn set_cache(connection: &Connection, bytes: usize) -> Result<()> {
-    // SQLite counts in KiB when the number is negative, in pages otherwise.
+    // A negative number is in KiB, a positive one in pages.
     Ok(connection.pragma_update(None, "cache_size", -((bytes / 1024) as i64))?)
 }
 
-/// The switch wants the file for itself and does not wait for it, so it is tried again for as long
-/// as a write would wait.
+/// The switch needs exclusive access and does not wait for it, so it is retried for as long as a
+/// write would wait.
 fn switch_to_wal(connection: &Connection, patience: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -124,7 +123,8 @@ fn switch_to_wal(connection: &Connection, patience: Duration) -> Result<()> {
         match switched {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
-                let what = format!("this file system allows only the journal mode {mode}");
+                let what =
+                    format!("the file system supports only the journal mode {mode}, not WAL");
                 return Err(Failure::Store(windlass_core::store::Error::Unavailable(what.into())));
             }
             Err(error) if is_busy(&error) && began.elapsed() < patience => {
@@ -144,10 +144,10 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const USER_VERSION_AT: usize = 60;
 const APPLICATION_ID_AT: usize = 68;
 
-/// Refuses what is clearly not for this program before SQLite opens, and perhaps touches, it.
+/// Refuses files that are clearly not ours before SQLite opens, and perhaps changes, them.
 fn check_header(path: &Path) -> Result<()> {
     let Ok(file) = File::open(path) else {
-        // Absent, or a reason that SQLite will name when it opens the file.
+        // The file is missing, or SQLite will report the reason when it opens the file.
         return Ok(());
     };
     let mut header = Vec::with_capacity(HEADER_BYTES);

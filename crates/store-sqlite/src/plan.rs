@@ -1,5 +1,5 @@
-//! The plans of the statements whose cost must not grow with what waits: each walks a key or an
-//! index in its order, none scans a table or sorts.
+//! Query plans of the statements whose cost must not grow with the number of waiting jobs: each
+//! walks a key or an index in order, none scans a table or sorts.
 
 use rusqlite::Connection;
 

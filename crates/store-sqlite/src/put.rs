@@ -1,4 +1,4 @@
-//! A job becomes what an edit says: its row is written anew, and it moves between the queue, the
+//! Replaces a job by what an edit says: rewrites its row, and moves it between the queue, the
 //! leases and the ended jobs.
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::queue;
 use crate::row::{self, Stored, part};
 use crate::tx::{Counter, Tx};
 
-/// Makes a job what this says; answers with the job as it is then.
+/// Applies the edit; returns the job after it.
 pub(crate) fn put(
     tx: &mut Tx<'_>,
     stored: &Stored,
@@ -56,7 +56,7 @@ pub(crate) fn put(
     Ok(after.job)
 }
 
-/// Lets go of the unique key that a job held, and takes the one that it is to hold.
+/// Frees the unique key that the job held, and takes its new one.
 fn hold(conn: &Connection, before: &Stored, after: &Job, type_id: i64) -> Result<()> {
     let held = change::held(&before.job).map(|unique| (before.type_id, unique));
     let wanted = change::held(after).map(|unique| (type_id, unique));
@@ -77,7 +77,7 @@ fn hold(conn: &Connection, before: &Stored, after: &Job, type_id: i64) -> Result
     Ok(())
 }
 
-/// Replaces the payload; answers with the job's parts as they are then.
+/// Replaces the payload; returns the job's new parts.
 fn put_payload(conn: &Connection, id: JobId, payload: Bytes, parts: i64) -> Result<i64> {
     let places = part::PAYLOAD | part::PIECES;
     change::remove_parts(conn, id.get(), parts & places)?;
@@ -134,7 +134,7 @@ fn write(
     Ok(())
 }
 
-/// Puts a job that is nowhere into the queue, the lease or the counter that it belongs to.
+/// Adds a job that has left its old place to its new queue or lease, and to its counter.
 fn arrive(tx: &mut Tx<'_>, stored: &Stored, now: Timestamp) -> Result<()> {
     let Stored { job, type_id, .. } = stored;
     let (id, type_id) = (job.id.get(), *type_id);

@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::row::HIDDEN_RANK;
 use crate::tx::{Counter, Tx};
 
-/// Deferred jobs that become ready in one transaction. Bounds how long other operations wait if very
-/// many jobs come due at once.
+/// Deferred jobs that become ready in one transaction. Bounds how long other operations wait if
+/// very many jobs come due at once.
 const PROMOTE_JOBS_MAX: usize = 5_000;
 
 /// The key of a queued job in the tables of the queue.

@@ -1,4 +1,4 @@
-//! Reads of jobs: one by one, in pages, and those whose lease ran out.
+//! Reads of jobs: single ones, pages of lists, and those whose lease has expired.
 
 use std::collections::BinaryHeap;
 
@@ -23,7 +23,7 @@ pub(crate) fn job_get(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<O
     Ok(Some(Job { progress, ..stored.job }))
 }
 
-/// What the newest attempt said; an earlier one's has another token.
+/// The progress of the newest attempt; that of earlier ones has another token.
 fn progress(conn: &Connection, stored: &Stored) -> Result<Option<Progress>> {
     let Some(token) = stored.token.filter(|_| stored.parts & part::PROGRESS != 0) else {
         return Ok(None);
@@ -88,7 +88,7 @@ pub(crate) fn payload_piece(conn: &Connection, id: JobId, index: u32) -> Result<
 
 pub(crate) const LEASES_EXPIRED: &str =
     "SELECT expires_at, id FROM lease WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2";
-/// The next daemon that holds leases on its beat, and how long its number lasts.
+/// The next daemon that holds leases on its beat, and when its sysid expires.
 pub(crate) const NEXT_HOLDER: &str = "
     SELECT l.owner, s.expires_at FROM lease l JOIN sysid s ON s.sysid = l.owner
      WHERE l.expires_at IS NULL AND l.owner > ?1 ORDER BY l.owner LIMIT 1";
@@ -117,13 +117,13 @@ pub(crate) fn lease_expired(conn: &Connection, now: Timestamp, limit: usize) -> 
     Ok(jobs)
 }
 
-/// Types of one tenant up to which their lists are merged; with more, jobs of all tenants are
-/// looked through.
+/// A list merges the lists of up to this many types; if the tenant has more, the newest jobs of all
+/// tenants are filtered instead.
 const MERGE_TYPES_MAX: usize = 256;
 /// Jobs that one page looks at.
 const LOOK_MAX: usize = 10_000;
 
-/// The states that a job's row can have.
+/// The states that a job's row can contain.
 const ROW_STATES: [State; 5] =
     [State::Queued, State::Paused, State::Finished, State::Failed, State::Cancelled];
 
@@ -142,25 +142,25 @@ pub(crate) fn job_list(conn: &Connection, list: &List) -> Result<Page> {
         }
         looked_to = Some(id);
         let found = row::find_undamaged(conn, id)?.map(|stored| stored.job);
-        // A running job has the row of a queued one.
+        // The row of a running job says `queued`.
         jobs.extend(found.filter(|job| list.state.is_none_or(|state| state == job.state)));
     }
     Ok(Page { jobs, next: looked_to.map(row::job_id).transpose()? })
 }
 
-/// Ids that may belong into a list, newest first.
+/// Candidates for a list, newest first.
 struct Candidates {
-    /// The newest id of each source that is not used up, and which source it is.
+    /// The newest id of each source that is not exhausted, and the index of the source.
     heads: BinaryHeap<(i64, usize)>,
     sources: Vec<Source>,
-    /// Where the next page begins when all sources are used up.
+    /// Where the next page begins if all sources are exhausted.
     resume: Option<i64>,
 }
 
 enum Source {
     /// The jobs of one type in one state, by the index.
     OfType { type_id: i64, state: i64 },
-    /// Ids that were found before, the newest last.
+    /// Ids that were found beforehand, newest last.
     Found(Vec<i64>),
 }
 
@@ -199,7 +199,7 @@ impl Candidates {
         Ok(Some(id))
     }
 
-    /// Finds the head of a source behind the id `before`.
+    /// Reads the next id of a source, below `before`.
     fn advance(&mut self, conn: &Connection, source: usize, before: i64) -> Result<()> {
         let head = match &mut self.sources[source] {
             Source::Found(ids) => ids.pop(),
@@ -228,7 +228,7 @@ fn types(conn: &Connection, list: &List) -> Result<Vec<i64>> {
     Ok(types)
 }
 
-/// Running jobs, the newest last, one more than the page has room for.
+/// Running jobs, newest last, one more than the page has room for.
 fn running(conn: &Connection, list: &List, before: i64, limit: usize) -> Result<Vec<i64>> {
     let find = "
         SELECT l.id FROM lease l JOIN type t ON t.id = l.type_id
@@ -243,8 +243,8 @@ fn running(conn: &Connection, list: &List, before: i64, limit: usize) -> Result<
     Ok(ids)
 }
 
-/// The tenant's jobs among the newest of all, the newest last, and how far that went if not to the
-/// end.
+/// The tenant's jobs among the newest of all tenants, newest last; and the last id that was read,
+/// if there may be more.
 fn look_through(conn: &Connection, list: &List, before: i64) -> Result<(Vec<i64>, Option<i64>)> {
     let find = "
         SELECT j.id, t.tenant = ?2

@@ -1,6 +1,6 @@
-//! Which due jobs are handed out is found by a merge: each type's queue is in order already, and
-//! the fronts of all of a tenant's queues are in an index, so that what it costs does not depend on
-//! how many jobs wait.
+//! Finds the jobs that a take hands out, by a merge of the queues of all types that match. Each
+//! queue is already in order, and an index has the front of each of a tenant's queues, so the cost
+//! does not depend on how many jobs wait.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -18,53 +18,53 @@ use crate::row;
 use crate::tx::Tx;
 use crate::type_row;
 
-/// Ready jobs that one take looks at: those that are too large are passed over.
+/// Ready jobs that one take looks at, including those that it skips because they are too large.
 const LOOK_MAX: usize = 2 * BATCH_JOBS_MAX;
-/// Fronts of queues with other names that are passed over, before the types are looked for by
-/// the beginning of their names.
+/// Fronts that do not match in a row, before the search tries types by the prefix of their names
+/// instead.
 const FRONTS_MAX: usize = 1000;
-/// Types that are looked at by the beginning of their names; where there are more, the fronts show
-/// the way.
+/// Types with that prefix; if there are more, the search continues with the fronts.
 const NAMES_MAX: usize = 5000;
-/// Fronts that one call looks at: others wait for it to end.
+/// Fronts that one call reads, because it blocks other writers.
 const SCAN_MAX: usize = 10_000;
 
-/// What a search has found.
+/// The result of a search.
 pub(crate) struct Found {
-    /// Jobs with their types.
+    /// Ids of jobs and of their types.
     pub(crate) wanted: Vec<(i64, i64)>,
+    /// A type's limit held back some of its jobs.
     pub(crate) full: bool,
-    /// Where it goes on, if it ended before it found anything.
+    /// Where the next search continues, if this one reached its bound and found nothing.
     pub(crate) next: Option<TakeCursor>,
 }
 
-/// The queue of a type, or that of its hidden jobs.
+/// The queue of a type, or the queue of its hidden jobs.
 struct Source {
     type_id: i64,
     name: Arc<str>,
     hidden: bool,
-    /// Behind which place it goes on: rank, time, tie, id.
+    /// The key of the last job that was read: rank, time, tie, id.
     behind: [i64; 4],
 }
 
-/// A job that is next in its queue, in the order in which jobs are handed out: rank, time, tie,
-/// name, id. The last number is that of its source.
+/// The next job of a queue, ordered as jobs are handed out: rank, time, tie, name, id. The last
+/// number is the index of its source.
 type Next = Reverse<(i64, i64, i64, Arc<str>, i64, usize)>;
 
 pub(crate) struct Search<'a> {
     conn: &'a Connection,
     take: &'a Take,
-    /// Only this one.
+    /// Only jobs of this rank, if set.
     rank: Option<i64>,
     sources: Vec<Source>,
     nexts: BinaryHeap<Next>,
     /// Jobs that may still be looked at.
     looks: usize,
-    /// How many more jobs types give that do not give all.
+    /// How many more jobs may be taken of types with a limit or a rate.
     room: HashMap<Arc<str>, u32>,
-    /// The `concurrency` of a type kept some of its jobs.
+    /// The `concurrency` of a type held back some of its jobs.
     full: bool,
-    /// Types whose fronts are still to come.
+    /// The types to search, if they are given by a pattern.
     pattern: Option<Pattern>,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Types with hidden jobs are few, those of other tenants included.
+    /// Types with hidden jobs are few, even of all tenants together.
     fn open_hidden(&mut self, tx: &mut Tx<'_>, pattern: &Pattern) -> Result<()> {
         let mut next = self.conn.prepare_cached(NEXT_HIDDEN_TYPE)?;
         let mut last = i64::MIN;
@@ -147,7 +147,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Adds a queue to the search; false when its type gives nothing now.
+    /// Adds a queue to the search; false if no job of its type may be taken now.
     fn open(&mut self, type_id: i64, name: &str, hidden: bool) -> Result<bool> {
         let name: Arc<str> = Arc::from(name);
         let Some(of_type) = claim::unless_suspended(self.conn, type_id)? else { return Ok(false) };
@@ -167,7 +167,7 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    /// How many jobs the caller may start of a type with a `rate`.
+    /// How many jobs of the type its `rate` allows; asks the engine.
     fn rate_room(&self, type_id: i64, name: &str) -> Result<u32> {
         let settings = type_row::settings_of(self.conn, type_id)?;
         if settings.rate.is_none() {
@@ -178,7 +178,7 @@ impl<'a> Search<'a> {
         Ok((self.take.room)(&key, &settings))
     }
 
-    /// Finds what is next in a queue.
+    /// Reads the next job of a queue.
     fn advance(&mut self, source: usize) -> Result<()> {
         let Source { type_id, name, hidden, behind } = &mut self.sources[source];
         if self.room.get(name) == Some(&0) {
@@ -206,7 +206,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The jobs that are asked for, in order, each with its type.
+    /// Finds the jobs to hand out, in order.
     pub(crate) fn run(mut self) -> Result<Found> {
         let mut fronts = self.conn.prepare_cached(FRONTS)?;
         let mut fronts = match self.pattern.is_some() {
@@ -236,7 +236,7 @@ impl<'a> Search<'a> {
                 front = self.next_front(&mut fronts)?;
             }
             let Some(Reverse((.., name, id, source))) = self.nexts.pop() else { break };
-            // Its other queue may have used up the room meanwhile.
+            // The other queue of the type may have used up the room.
             let room = self.room.get_mut(&name);
             if room.as_ref().is_some_and(|room| **room == 0) {
                 continue;
@@ -250,7 +250,7 @@ impl<'a> Search<'a> {
         Ok(Found { wanted, full, next })
     }
 
-    /// Where the search through the fronts begins.
+    /// The parameters of `FRONTS`: where the search begins.
     fn behind(&self) -> impl rusqlite::Params {
         let from = (&[i64::MIN; 3], "");
         let after = self.take.after.as_ref();
@@ -259,15 +259,14 @@ impl<'a> Search<'a> {
         (tenant, place[0], place[1], place[2], name.to_owned())
     }
 
-    /// The best front of a queue that was not looked at, whatever its name. Those behind a job that
-    /// is found already are left unread.
+    /// The best front that has not been read, of any name.
     fn next_front(&self, fronts: &mut Option<rusqlite::Rows<'_>>) -> Result<Option<Front>> {
         let Some(rows) = fronts.as_mut() else { return Ok(None) };
         let front = rows.next()?.map(Front::read).transpose()?;
         Ok(front.filter(|front| self.rank.is_none_or(|only| front.place[0] <= only)))
     }
 
-    /// Opens every type whose name begins as the pattern does; false when there are too many.
+    /// Opens every matching type with the pattern's prefix; false if there are too many.
     fn open_prefixed(&mut self) -> Result<bool> {
         let Some(pattern) = self.pattern.clone() else { return Ok(false) };
         let prefix = pattern.prefix();

@@ -1,5 +1,5 @@
-//! Verdicts on running jobs are carried out. The lease goes, the job's row is rewritten once, and
-//! results and logs are kept beside it.
+//! Settlements of running jobs: the lease is deleted, the job's row is rewritten once, and results
+//! and logs are stored in their own tables.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use windlass_core::edit::MovedJobs;
@@ -34,7 +34,7 @@ const END: &str = "
            last_code = coalesce(?8, last_code), last_status = coalesce(?9, last_status),
            parts = ?10
      WHERE id = ?1";
-/// Leaves `state` alone, and with it the index over it.
+/// Does not touch `state`, and so not the index over it.
 const QUEUE_AGAIN: &str = "
     UPDATE job
        SET attempt = ?2, token = ?3, started_at = ?4, run_at = ?5,
@@ -42,11 +42,11 @@ const QUEUE_AGAIN: &str = "
            parts = ?8
      WHERE id = ?1";
 
-/// A running job, as far as settling it needs it.
+/// What a settlement needs of a running job.
 struct Leased {
     type_id: i64,
     token: Token,
-    /// `None` on its owner's beat.
+    /// `None` if the lease is on its owner's beat.
     expires_at: Option<Timestamp>,
     attempt: u32,
     started_at: Timestamp,
@@ -56,7 +56,7 @@ struct Leased {
     run_at: Timestamp,
 }
 
-/// How a job ends, whatever ended it.
+/// The end of a job, whatever caused it.
 pub(crate) struct End<'a> {
     pub(crate) id: i64,
     pub(crate) type_id: i64,
@@ -99,7 +99,7 @@ fn settle_one(
         return Ok(Settled::Stale);
     }
     match insert::begin_all(tx.conn, &settlement.adds)? {
-        Ok(begun) => begun.iter().try_for_each(|new| enter(tx, new, moved))?,
+        Ok(begun) => begun.iter().try_for_each(|new| add_if_new(tx, new, moved))?,
         Err((parent, unfit)) => return Ok(Settled::Unfit { parent, unfit }),
     }
     if settlement.adds.iter().any(|new| new.parent == Some(settlement.lease.id)) {
@@ -121,7 +121,7 @@ fn settle_one(
     let log = LogEntry { attempt: leased.attempt, ended_at: now, log: &settlement.log };
     leased.parts = log.put(tx.conn, id, leased.parts)?;
     if waits {
-        // It has not come to its end: what follows it has to wait too.
+        // It has not ended yet, so the job that follows it is not added yet either.
         family::pause(tx, settlement, leased.parts)?;
         return Ok(Settled::Paused);
     }
@@ -148,13 +148,13 @@ fn settle_one(
         }
     }
     if let Some(follow) = &settlement.follow {
-        enter(tx, follow, moved)?;
+        add_if_new(tx, follow, moved)?;
     }
     Ok(Settled::Done)
 }
 
-/// Adds a job with the end of another.
-fn enter(tx: &mut Tx<'_>, new: &NewJob, moved: &mut MovedJobs) -> Result<()> {
+/// Adds a job with the end of another, unless it exists or its unique key is held.
+fn add_if_new(tx: &mut Tx<'_>, new: &NewJob, moved: &mut MovedJobs) -> Result<()> {
     if insert::insert_split(tx, new)? == Inserted::New {
         moved.note_entered(new, tx.now);
     }
@@ -215,7 +215,7 @@ impl Leased {
     }
 }
 
-/// Ends a job that is in no queue and under no lease any more.
+/// Ends a job that has already left its queue or lease.
 pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
     let mut update = tx.conn.prepare_cached(END)?;
     update.execute(params![
@@ -241,7 +241,7 @@ pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Without a time, the job is back in its old place.
+/// Without a new time, the job keeps its old one.
 fn queue_again(
     tx: &mut Tx<'_>,
     leased: &Leased,
@@ -268,7 +268,7 @@ fn queue_again(
     queue::add(tx, key, due)
 }
 
-/// Takes the lease away; what becomes of the job is for the caller to write.
+/// Deletes the lease; the caller writes what becomes of the job.
 pub(crate) fn drop_lease(tx: &mut Tx<'_>, id: i64, type_id: i64) -> Result<()> {
     tx.conn.prepare_cached("DELETE FROM lease WHERE id = ?1")?.execute([id])?;
     tx.count(type_id, Counter::Running, -1);
@@ -282,7 +282,7 @@ fn put_result(conn: &Connection, id: i64, data: &Json) -> Result<()> {
     Ok(())
 }
 
-/// What an attempt said.
+/// The log of an attempt.
 pub(crate) struct LogEntry<'a> {
     pub(crate) attempt: u32,
     pub(crate) ended_at: Timestamp,
@@ -290,7 +290,7 @@ pub(crate) struct LogEntry<'a> {
 }
 
 impl LogEntry<'_> {
-    /// Keeps it and a bounded number before it; answers with the job's parts as they are then.
+    /// Stores it, and deletes old logs beyond a bounded number. Returns the job's new parts.
     pub(crate) fn put(&self, conn: &Connection, id: i64, parts: i64) -> Result<i64> {
         if self.log.is_empty() {
             return Ok(parts);
@@ -314,7 +314,7 @@ impl LogEntry<'_> {
     }
 }
 
-/// Notes how far a running job has come.
+/// Stores the progress of a running job.
 pub(crate) fn job_progress(
     tx: &mut Tx<'_>,
     lease: &LeaseRef,

@@ -1,5 +1,5 @@
-//! Daemons take their numbers. A number's row stays for ever: it tells how long the number has been
-//! free, and which id was the newest that its daemons made.
+//! Reservations of sysids. A sysid's row is kept for ever: it says how long the sysid has been
+//! free, and the newest id that its daemons made.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::job::Boot;
@@ -21,7 +21,7 @@ pub(crate) fn reserve(tx: &mut Tx<'_>, reserve: &SysidReserve) -> Result<SysidGr
             .ok_or_else(|| conflict(format!("all {SYSID_MAX} sysids of this store are taken")))?,
     };
     let boot = boot_next(tx)?;
-    // The last owner's leases have run out with it, and stay so.
+    // The leases of the last owner have expired with it, and must not be revived.
     let end = "
         UPDATE lease SET expires_at = (SELECT expires_at FROM sysid WHERE sysid = ?1)
          WHERE owner = ?1 AND expires_at IS NULL";
@@ -61,7 +61,7 @@ pub(crate) fn boot_next(tx: &mut Tx<'_>) -> Result<Boot> {
     Ok(boot)
 }
 
-/// How long leases on the beat of this number last, if it is that boot's.
+/// When leases on the beat of this sysid expire, if it belongs to that boot.
 pub(crate) fn beat_until(conn: &Connection, sysid: Sysid, boot: Boot) -> Result<Timestamp> {
     let find = "SELECT expires_at FROM sysid WHERE sysid = ?1 AND boot = ?2 AND released = 0";
     let until =
@@ -69,7 +69,7 @@ pub(crate) fn beat_until(conn: &Connection, sysid: Sysid, boot: Boot) -> Result<
     until.optional()?.map(Timestamp).ok_or_else(|| not_yours(sysid))
 }
 
-/// How long the lease of this job lasts, which is on its owner's beat.
+/// When the lease of this job, which is on its owner's beat, expires.
 pub(crate) fn lease_until(conn: &Connection, id: i64) -> Result<Timestamp> {
     let find = "SELECT s.expires_at FROM lease l JOIN sysid s ON s.sysid = l.owner WHERE l.id = ?1";
     Ok(Timestamp(conn.prepare_cached(find)?.query_row([id], |row| row.get(0))?))
@@ -109,12 +109,12 @@ fn is_free(conn: &Connection, sysid: Sysid, now: Timestamp) -> Result<bool> {
     Ok(!conn.prepare_cached(taken)?.exists(params![sysid.get(), now.ms()])?)
 }
 
-/// A number that was never used, or the one that has been free the longest.
+/// A sysid that was never used, or the one that has been free the longest.
 fn freest(conn: &Connection, now: Timestamp) -> Result<Option<Sysid>> {
     let mut used = conn.prepare_cached("SELECT sysid FROM sysid ORDER BY sysid")?;
     let used = used.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<u16>>>()?;
     let unused = (1..=SYSID_MAX).zip(used.iter().map(Some).chain(std::iter::repeat(None)));
-    // Numbers are in order, so the first gap is where the lists part.
+    // Both lists are in order, so the first difference is an unused sysid.
     if let Some((number, _)) = unused.into_iter().find(|(number, used)| *used != Some(number)) {
         return Ok(Sysid::new(number));
     }
@@ -127,7 +127,7 @@ fn freest(conn: &Connection, now: Timestamp) -> Result<Option<Sysid>> {
 }
 
 fn not_yours(sysid: Sysid) -> Failure {
-    conflict(format!("sysid {sysid} is another daemon's now"))
+    conflict(format!("sysid {sysid} now belongs to another daemon"))
 }
 
 fn conflict(message: String) -> Failure {

@@ -1,4 +1,4 @@
-//! Due jobs are handed out by name.
+//! Takes: hands out due jobs by name; a decision says what becomes of each.
 
 use rusqlite::Connection;
 use windlass_core::edit::{FullJob, Take, TakeAnswer, TakenJob};
@@ -15,8 +15,8 @@ use crate::row::{self, Stored};
 use crate::search::{Found, Search};
 use crate::tx::Tx;
 
-/// `None` when nothing that is asked for is ready, and some of it may be among the jobs that are
-/// still to become so: then the caller tries again.
+/// `None` if no requested job is ready, but some may be among the due jobs that are not promoted
+/// yet, or behind damaged ones: then the caller tries again.
 pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer>> {
     let more_due = queue::promote(tx)?;
     tx.apply_counts()?;
@@ -36,7 +36,7 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
             }
         }
     }
-    // Behind what is damaged there may be others.
+    // There may be others behind the damaged ones.
     if damaged && took.given.is_empty() && took.kept == 0 {
         return Ok(None);
     }
@@ -44,9 +44,9 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
     Ok(Some(took))
 }
 
-/// What a decision is shown of a job that is ready.
+/// A ready job, as a decision is shown it.
 fn shown(conn: &Connection, id: i64) -> Result<(Stored, FullJob)> {
-    let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
+    let missing = || Failure::corrupt(format!("job {id} is ready but has no row"));
     let stored = row::find(conn, id)?.ok_or_else(missing)?;
     let whole = edit::full_job(conn, &stored)?;
     Ok((stored, whole))

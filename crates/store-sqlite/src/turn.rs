@@ -1,15 +1,15 @@
-//! Processes take turns at the file.
+//! Lets processes take turns at writing.
 //!
-//! SQLite's lock has no queue: whoever waits for it looks again from time to time, and one that
-//! writes back to back has it again before anybody has looked. So there is a turnstile before it. A
-//! writer takes the turnstile, then the lock, and then lets go of the turnstile. One that waits for
-//! the lock has the turnstile meanwhile, and whoever has just committed waits behind it.
+//! SQLite's lock has no queue: a process that waits for it retries from time to time, and one that
+//! writes back to back has it again before the others retry. So there is a turnstile in front of
+//! it. A writer takes the turnstile, then the lock, and then releases the turnstile. A process that
+//! waits for the lock holds the turnstile, and one that has just committed has to wait behind it.
 //!
-//! The turnstile is a lock (`flock`) on the write-ahead log, which SQLite itself never locks: that
-//! file is there while anybody has the database open, in the right place and with the right mode,
-//! and the kernel gives the lock back when a process dies. It only makes things fair. Where it
-//! cannot be had, because a process was stopped in the doorway, or because the file system has no
-//! such locks, a writer goes past it.
+//! The turnstile is a lock (`flock`) on the write-ahead log, which SQLite itself never locks. That
+//! file exists while any process has the database open, in the right place and with the right mode,
+//! and the kernel releases the lock when a process dies. The turnstile only provides fairness. If
+//! the lock cannot be taken, because a process that holds it was suspended, or because the file
+//! system has no such locks, a writer proceeds without it.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -18,20 +18,20 @@ use std::time::{Duration, Instant};
 use crate::doubt::beside;
 use crate::open::Options;
 
-/// Pause between two looks at the turnstile.
+/// Pause between two attempts to take the turnstile.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Turnstile {
     path: PathBuf,
-    /// SQLite makes the file with the first read or write, which may come after the start.
+    /// SQLite creates the file at the first read or write, which may come after the start.
     log: Option<File>,
     patience: Duration,
-    /// Somebody kept it for longer than that: it is not waited for until it has been free again.
+    /// Another process held it for longer than that: do not wait for it until it has been free.
     stuck: bool,
 }
 
 impl Turnstile {
-    /// Before a file that this process has open.
+    /// For a file that this process has open.
     pub(crate) fn open(options: &Options) -> Turnstile {
         let path = beside(&options.path, "-wal");
         let log = File::open(&path).ok();
@@ -43,7 +43,7 @@ impl Turnstile {
         let held = self.wait();
         let locked = lock();
         if let (Some(log), true) = (&self.log, held) {
-            // It can only fail for a file that is not locked.
+            // Fails only if the file is not locked.
             let _ = log.unlock();
         }
         locked
@@ -66,7 +66,7 @@ impl Turnstile {
                 Err(TryLockError::WouldBlock) => {}
             }
             if since.get_or_insert_with(Instant::now).elapsed() >= self.patience {
-                tracing::warn!("another process keeps its turn at the store and does not write");
+                tracing::warn!("another process holds its turn at the store and does not write");
                 self.stuck = true;
                 return false;
             }
@@ -89,7 +89,7 @@ mod tests {
         std::fs::write(&log, "").unwrap();
         let other = File::open(&log).unwrap();
         let is_held = || matches!(other.try_lock(), Err(TryLockError::WouldBlock));
-        assert!(turnstile.pass(is_held), "the next to come waits behind it");
-        assert!(other.try_lock().is_ok(), "and it lets go");
+        assert!(turnstile.pass(is_held), "the next process waits");
+        assert!(other.try_lock().is_ok(), "and it is released");
     }
 }

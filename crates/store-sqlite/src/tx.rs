@@ -1,6 +1,6 @@
-//! What an operation works with inside a write transaction. Operations note how their jobs moved
-//! between the counters of a type; the sums are written once per type, just before the commit, and
-//! with them the front of its queue.
+//! The context of operations inside a write transaction. Operations note how their jobs moved
+//! between the counters of a type. The sums are written once per type, just before the commit,
+//! together with the front of its queue.
 
 use std::collections::HashMap;
 
@@ -16,19 +16,19 @@ use crate::type_row::TypeCache;
 pub(crate) struct Tx<'w> {
     pub(crate) conn: &'w Connection,
     pub(crate) types: &'w mut TypeCache,
-    /// The store's time, which stands still in a transaction.
+    /// The store's time, the same for the whole transaction.
     pub(crate) now: Timestamp,
-    /// Deferred jobs that this transaction has made ready.
+    /// Number of deferred jobs that this transaction has made ready.
     pub(crate) promoted: usize,
     /// More jobs are due than it could make ready.
     pub(crate) due_left: bool,
     counts: HashMap<i64, Delta>,
-    /// The newest revision, and whether the store has it; read when it is first needed.
+    /// The newest revision, and whether it is written; read when it is first needed.
     revision: Option<i64>,
     revision_written: bool,
 }
 
-/// The counter that a job is in: its state, with `queued` told apart.
+/// The counter that a job is in: its state, with `queued` split into two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counter {
     Ready,
@@ -45,15 +45,15 @@ const COUNTERS: usize = 7;
 #[derive(Default)]
 struct Delta {
     counts: [i64; COUNTERS],
-    /// What is ready was touched.
+    /// The queue of ready jobs was changed.
     front: bool,
     claimed_at: Option<Timestamp>,
-    /// A claim was answered that there is nothing more to get.
+    /// A claim was told that it would get no more jobs.
     told_closed: bool,
 }
 
 impl Counter {
-    /// Of a job that is not queued.
+    /// For a job that is not queued.
     pub(crate) fn of_state(state: State) -> Counter {
         match state {
             State::Queued => unreachable!("the queue says whether a queued job is ready"),
@@ -66,7 +66,7 @@ impl Counter {
     }
 }
 
-/// Adds the sums of a type, and answers with what may have to follow them.
+/// Adds the sums of a type, and returns what may have to be updated after them.
 const APPLY: &str = "
     UPDATE type
        SET ready = ready + ?2, deferred = deferred + ?3, running = running + ?4,
@@ -83,8 +83,8 @@ pub(crate) const FRONT: &str = "
     SELECT rank, run_at, tie FROM ready
      WHERE type_id = ?1 ORDER BY rank, run_at, tie LIMIT 1";
 
-// Most changes leave these columns alone. They are written apart from the counters, so that the
-// indexes over them cost nothing then.
+// Most changes do not affect these columns. They are written separately from the counters, so that
+// the indexes over them are rarely updated.
 const SET_FRONT: &str =
     "UPDATE type SET head_rank = ?2, head_run_at = ?3, head_tie = ?4 WHERE id = ?1";
 const SHOW_OR_HIDE: &str = "UPDATE type SET shown = NOT shown WHERE id = ?1";
@@ -101,7 +101,7 @@ const RENEW: &str = "
 pub(crate) const REVISION: &str = "SELECT value FROM meta WHERE name = 'revision'";
 
 impl<'w> Tx<'w> {
-    /// The transaction has begun on the connection, and has the file's lock.
+    /// The connection is in a transaction that holds the file's lock.
     pub(crate) fn begin(
         conn: &'w Connection,
         types: &'w mut TypeCache,
@@ -135,24 +135,25 @@ impl<'w> Tx<'w> {
         self.asked(type_id, now);
     }
 
-    /// A claim is answered that there is nothing more to get of this type. If there is after all
-    /// when the transaction ends, the claimer has to hear of it.
+    /// A claim is told that it would get no more jobs of this type. If that is not true any more
+    /// when the transaction ends, the type gets a new revision, so that the claimer sees it.
     pub(crate) fn told_closed(&mut self, type_id: i64) {
         self.counts.entry(type_id).or_default().told_closed = true;
     }
 
-    /// Somebody looks after the jobs of this type.
+    /// A daemon or worker asked for jobs of this type, so it is not unhandled.
     pub(crate) fn asked(&mut self, type_id: i64, now: Timestamp) {
         let delta = self.counts.entry(type_id).or_default();
         delta.claimed_at = delta.claimed_at.max(Some(now));
     }
 
-    /// How many jobs entered a counter that is not written yet.
+    /// The change of a counter that is not written yet.
     pub(crate) fn pending(&self, type_id: i64, counter: Counter) -> i64 {
         self.counts.get(&type_id).map_or(0, |delta| delta.counts[counter as usize])
     }
 
-    /// The handler or the settings of a type changed: whoever knows it as open has to hear of it.
+    /// The handler, settings or suspension of a type changed: it gets a new revision, so that all
+    /// daemons see it.
     pub(crate) fn changed(&mut self, type_id: i64) -> Result<()> {
         let next = self.revision()? + 1;
         if self.conn.prepare_cached(RENEW)?.execute([type_id, next])? > 0 {
@@ -171,7 +172,7 @@ impl<'w> Tx<'w> {
         Ok(revision)
     }
 
-    /// Writes the sums so far: before the commit, and before an operation that reads them.
+    /// Writes the sums so far. Called before the commit, and before an operation reads them.
     pub(crate) fn apply_counts(&mut self) -> Result<()> {
         self.apply_sums()?;
         if !self.revision_written {
@@ -215,18 +216,17 @@ impl<'w> Tx<'w> {
     }
 }
 
-/// The front of a type's queue: rank, time and tie of its first job. All are NULL when there is
-/// none.
+/// The front of a type's queue: rank, time and tie of its first job, or all `None`.
 type Head = [Option<i64>; 3];
 
 /// A type after its sums were added.
 struct Applied {
-    /// A type is open when a claim would get a job of it.
+    /// Open: a claim would get a job of it.
     was_open: bool,
     is_open: bool,
-    /// Whether it has anything to show changed.
+    /// `shown` must be inverted.
     shown_changed: bool,
-    /// As it was.
+    /// The front before the change.
     head: Head,
 }
 

@@ -1,4 +1,4 @@
-//! Types: their ids, their settings and their numbers.
+//! Types: their ids, settings and statistics.
 
 use std::collections::HashMap;
 
@@ -13,22 +13,22 @@ use crate::error::{Failure, Result};
 use crate::row;
 use crate::tx::Tx;
 
-/// Types whose ids are remembered; beyond that they are looked up again.
+/// Types in the cache; beyond that it is cleared.
 const CACHE_MAX: usize = 200_000;
 
-/// Ids of types. A type is never removed and never gets another id, so an entry stays right
-/// whatever other processes do; only one whose insertion was rolled back has to go.
+/// Ids of types. A type is never removed and never gets another id, so an entry stays valid
+/// whatever other processes do; only those whose insertion was rolled back are removed.
 #[derive(Default)]
 pub(crate) struct TypeCache {
     ids: HashMap<TypeKey, i64>,
     keys: HashMap<i64, TypeKey>,
     new: Vec<i64>,
-    /// Where the search for unhandled jobs of a type goes on, if it was not finished.
+    /// Where the search for unhandled jobs of a type continues, if it was not finished.
     searched_to: HashMap<i64, i64>,
 }
 
 impl TypeCache {
-    /// The id of a type that is there.
+    /// The id of an existing type.
     pub(crate) fn find(&mut self, conn: &Connection, key: &TypeKey) -> Result<Option<i64>> {
         if let Some(id) = self.ids.get(key) {
             return Ok(Some(*id));
@@ -40,7 +40,7 @@ impl TypeCache {
         Ok(found)
     }
 
-    /// The id of a type, which comes into being now if it is new.
+    /// The id of a type, which is inserted if it is new.
     pub(crate) fn ensure(&mut self, conn: &Connection, key: &TypeKey) -> Result<i64> {
         if let Some(id) = self.find(conn, key)? {
             return Ok(id);
@@ -60,19 +60,19 @@ impl TypeCache {
         }
         let mut find = conn.prepare_cached("SELECT tenant, name FROM type WHERE id = ?1")?;
         let mut rows = find.query([id])?;
-        let missing = || Failure::corrupt(format!("there is no type {id}"));
+        let missing = || Failure::corrupt(format!("type {id} has no row"));
         let row = rows.next()?.ok_or_else(missing)?;
         let key = row::type_key(row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str())?;
         self.put(id, &key);
         Ok(key)
     }
 
-    /// The transaction was committed.
+    /// After a commit.
     pub(crate) fn keep(&mut self) {
         self.new.clear();
     }
 
-    /// The transaction was rolled back.
+    /// After a rollback.
     pub(crate) fn forget_new(&mut self) {
         for id in self.new.drain(..) {
             if let Some(key) = self.keys.remove(&id) {
@@ -81,7 +81,7 @@ impl TypeCache {
         }
     }
 
-    /// The last job id that an unfinished search in this type has looked at; 0 to begin anew.
+    /// The last job id that an unfinished search in this type has read; 0 to start over.
     pub(crate) fn searched_to(&self, id: i64) -> i64 {
         self.searched_to.get(&id).copied().unwrap_or(0)
     }
@@ -150,7 +150,7 @@ pub(crate) const STATS: &str = "
     SELECT id, tenant, name, handler_id IS NOT NULL, suspended,
            ready, deferred, running, paused, finished, failed, cancelled, settings IS NOT NULL
       FROM type WHERE tenant = ?1 ORDER BY name";
-/// The index has only types that have something to show.
+/// The index contains only types that have something to show.
 pub(crate) const STATS_OF_ALL: &str = "
     SELECT id, tenant, name, handler_id IS NOT NULL, suspended,
            ready, deferred, running, paused, finished, failed, cancelled, settings IS NOT NULL
@@ -191,7 +191,7 @@ fn oldest_ready_at(conn: &Connection, type_id: i64) -> Result<Option<Timestamp>>
     let mut oldest: Option<i64> = None;
     let mut rank: i64 = -1;
     let columns = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?));
-    // There are no more ranks than priorities.
+    // Bounded: there are no more ranks than priorities.
     while let Some((next, run_at)) = next_rank.query_row([type_id, rank], columns).optional()? {
         rank = next;
         oldest = Some(oldest.map_or(run_at, |oldest| oldest.min(run_at)));

@@ -29,11 +29,12 @@ pub(crate) const CHANGED: &str = "
     SELECT rev, tenant, id FROM type INDEXED BY type_changed
      WHERE handled = ?1 AND rev > ?2 ORDER BY rev";
 
-/// The columns that `waiting` reads: jobs that a claim would get are those that are ready, as far as
-/// the type's limit allows.
+/// The columns that `waiting` reads: jobs that a claim would get are those that are ready, as far
+/// as the type's limit allows.
 macro_rules! waiting_columns {
     () => {
-        "tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings, rev"
+        "tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings, \
+         rev"
     };
 }
 
@@ -55,12 +56,12 @@ pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTy
     let mut find = conn.prepare_cached(CHANGED)?;
     let mut open_by_id = conn.prepare_cached(OPEN_BY_ID)?;
     let mut rows = find.query(params![look.handled, since.0])?;
-    let mut told: HashMap<String, usize> = HashMap::new();
+    let mut counts: HashMap<String, usize> = HashMap::new();
     let mut passed = 0;
     while let Some(row) = rows.next()? {
         let revision: i64 = row.get(0)?;
         let tenant = row.get_ref(1)?.as_str().unwrap_or_default();
-        let before = told.get(tenant).copied().unwrap_or(0);
+        let before = counts.get(tenant).copied().unwrap_or(0);
         if passed == CHANGES_MAX || (before < look.each && answer.types.len() == look.limit) {
             answer.more = true;
             answer.up_to = Revision(revision - 1);
@@ -73,12 +74,12 @@ pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTy
         }
         let mut found = open_by_id.query([row.get::<_, i64>(2)?])?;
         let Some(of_type) = found.next()? else { continue };
-        told.insert(tenant.to_owned(), before + 1);
+        counts.insert(tenant.to_owned(), before + 1);
         if before < look.each {
             answer.types.extend(unless_damaged(of_type)?);
         }
     }
-    let cut = told.iter().filter(|(_, count)| **count > look.each);
+    let cut = counts.iter().filter(|(_, count)| **count > look.each);
     let tenant = |(text, _): (&String, _)| {
         Tenant::new(text).map_err(|bad| Failure::corrupt(bad.to_string()))
     };
@@ -209,8 +210,8 @@ pub(crate) const LIMITED: &str = "
     SELECT name, ready > 0 AND running >= running_max FROM type INDEXED BY type_limited
      WHERE tenant = ?1 AND running_max IS NOT NULL ORDER BY name";
 
-/// Whether a matching type has ready jobs but has reached its limit; also true if there are too many
-/// types to check.
+/// Whether a matching type has ready jobs but has reached its limit; also true if there are too
+/// many types to check.
 fn any_full(conn: &Connection, tenant: &Tenant, globs: &[Pattern]) -> Result<bool> {
     let mut find = conn.prepare_cached(LIMITED)?;
     let mut rows = find.query([tenant.as_str()])?;

@@ -10,9 +10,9 @@
 //! before the log was restarted (SQLite does so in `NORMAL` as in `FULL`), so frames that are no
 //! longer in the log are already durable. The rule needs a commit that writes. So a synced group
 //! that changed nothing (a flush, or a replayed insert of duplicates) writes a row of its own. A
-//! power cut keeps all commits up to some point, and never a part of one: frames have checksums, and
-//! recovery stops at the last complete commit. All of this holds only if no sync has failed; `doubt`
-//! says what happens otherwise.
+//! power cut keeps all commits up to some point, and never a part of one: frames have checksums,
+//! and recovery stops at the last complete commit. All of this holds only if no sync has failed;
+//! `doubt` says what happens otherwise.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -275,7 +275,8 @@ impl Thread {
         if let Err(failure) = self.begin(durability) {
             return all(failure.translate(&self.path));
         }
-        // Operations contain code of callers, such as decisions: a panic is only its caller's error.
+        // Operations contain code of callers, such as decisions: a panic is only its caller's
+        // error.
         let ran = Error::caught("an operation", || self.run_operations(group, synced));
         let (answers, wrote) = match ran.flatten() {
             Ok(ran) => ran,
@@ -351,8 +352,9 @@ impl Thread {
         self.conn.prepare_cached("COMMIT")?.execute([])?;
         if let Some(on_commit) = self.on_commit.as_ref().filter(|_| wrote) {
             // The commit stands even if its callback panics.
-            let told = Error::caught("the commit callback", || on_commit(began.elapsed(), synced));
-            told.unwrap_or_else(|error| tracing::error!(%error, "a defect"));
+            let called =
+                Error::caught("the commit callback", || on_commit(began.elapsed(), synced));
+            called.unwrap_or_else(|error| tracing::error!(%error, "ignored a panic"));
         }
         Ok(())
     }

@@ -211,8 +211,8 @@ fn views(tenant: &Tenant, secret: &str) -> String {
     )
 }
 
-/// Unchanged values are passed as NULL; the bits of the second argument distinguish them from values
-/// that become NULL.
+/// Unchanged values are passed as NULL; the bits of the second argument distinguish them from
+/// values that become NULL.
 fn triggers(secret: &str) -> String {
     let each = |sql: &dyn Fn(usize, &str) -> String, between: &str| {
         let parts: Vec<_> = (0..).zip(COLUMNS).map(|(index, column)| sql(index, column)).collect();
