@@ -138,7 +138,7 @@ fn next_of(
     let mut find = conn.prepare_cached(NEXT_OF)?;
     let mut rows = find.query([tenant, after.map_or("", TypeName::as_str)])?;
     // The caller takes a page that is not full for the last one, so damaged types do not count.
-    let full = page.len() + each;
+    let full = page.len().saturating_add(each);
     while page.len() < full {
         let Some(row) = rows.next()? else { break };
         page.extend(unless_damaged(row)?);
