@@ -161,6 +161,13 @@ CREATE TABLE deferred (
     PRIMARY KEY (run_at, id)
 ) WITHOUT ROWID;
 
+-- Queued jobs that are in none of the tables above, because their rows are damaged. They count as
+-- deferred.
+CREATE TABLE damaged (
+    id      INTEGER PRIMARY KEY,
+    type_id INTEGER NOT NULL
+);
+
 -- Running jobs. `expires_at` is NULL if the lease lasts as long as its owner's sysid, so that a
 -- daemon's beat is one write, however many jobs it runs.
 CREATE TABLE lease (

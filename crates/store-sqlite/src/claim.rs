@@ -10,6 +10,7 @@ use windlass_core::store::{Claim, Claimed, Hold, LeaseRef, Pick, Renew};
 use windlass_core::time::Timestamp;
 use windlass_core::{HandlerId, Job, JobId, Lease, Payload, Priority, State, Sysid};
 
+use crate::damaged;
 use crate::error::{Failure, Result};
 use crate::extra;
 use crate::queue;
@@ -32,6 +33,9 @@ row::select! { pub(crate) JOB "job WHERE id = ?1":
     priority, run_at, due_at, attempt, created_at, expires_at, timeout_ms, token, last_code,
     last_status, unique_key, then_name, payload_bytes, parts, payload, parent_id,
 }
+
+/// How often one claim looks behind damaged jobs of a type; the next one continues there.
+const DAMAGED_ROUNDS_MAX: usize = 10;
 
 /// `None` if no requested job is ready, but some may be among the due jobs that are not promoted
 /// yet: then the caller tries again.
@@ -63,20 +67,26 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         let limit = limit.min(usize::try_from(room).unwrap_or(usize::MAX));
         let before = claimed.len();
         // One round, unless all jobs that it finds are damaged; they have left the queue then.
-        while claimed.len() == before {
+        for _ in 0..DAMAGED_ROUNDS_MAX {
             let ids = take(tx, type_id, pick.floor, limit)?;
             if ids.is_empty() {
-                tx.told_closed(type_id);
                 break;
             }
             tx.count(type_id, Counter::Ready, -(ids.len() as i64));
             for id in ids {
                 let started = starter.start(id, type_id, pick, of_type.handler);
-                claimed.extend(row::unless_damaged(id, started)?);
+                match row::unless_damaged(id, started)? {
+                    Some(started) => claimed.push(started),
+                    None => damaged::set_aside(tx, type_id, id)?,
+                }
+            }
+            if claimed.len() > before {
+                break;
             }
         }
         let started = claimed.len() - before;
         if started == 0 {
+            tx.told_closed(type_id);
             continue;
         }
         tx.claimed(type_id, started, now);

@@ -183,7 +183,7 @@ fn move_children(
 ) -> Result<()> {
     let in_row = if from == State::Running { State::Queued } else { from };
     for id in change::ids(tx.conn, CHILDREN, [parent.get(), row::state_number(in_row)])? {
-        let Some(stored) = row::find_undamaged(tx.conn, id)? else { continue };
+        let Some(stored) = row::find(tx.conn, id)? else { continue };
         if stored.job.state == from {
             let change = to.put(&stored.job, tx.now);
             put(tx, &stored, &change, moved)?;

@@ -42,12 +42,13 @@ pub(crate) fn children(
     Ok(children)
 }
 
-/// The parent of a job, if it exists. A damaged parent counts as missing, so that its children can
-/// still change.
+/// The parent of a job, if it exists. A change of a family with a damaged member fails as a whole:
+/// what one of them has to do for another would be lost otherwise.
 pub(crate) fn parent(conn: &Connection, job: &Job) -> Result<Option<Stored>> {
-    let Some(parent) = job.parent else { return Ok(None) };
-    let found = row::find_undamaged(conn, parent.get())?;
-    Ok(found.filter(|parent| parent.job.key.tenant == job.key.tenant))
+    match job.parent {
+        None => Ok(None),
+        Some(parent) => row::find_of(conn, &job.key.tenant, parent),
+    }
 }
 
 /// Pauses a job whose attempt ended well, and which still has its lease; its paused children become

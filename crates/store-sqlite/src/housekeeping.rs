@@ -1,6 +1,6 @@
 //! Gives up jobs that waited too long, and deletes ended ones after their retention.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 use windlass_core::limit::{BATCH_JOBS_MAX, ORPHAN_PIECES_AGE};
 use windlass_core::name::TypeKey;
 use windlass_core::state::{self, Event};
@@ -9,7 +9,8 @@ use windlass_core::time::Timestamp;
 use windlass_core::{Extra, Job, State};
 
 use crate::change;
-use crate::error::Result;
+use crate::damaged;
+use crate::error::{Failure, Result};
 use crate::family;
 use crate::insert;
 use crate::row::{self, Stored, part};
@@ -32,7 +33,7 @@ pub(crate) const EXPIRED: &str = "
 pub(crate) const QUEUED_OLDEST: &str = "
     SELECT id, due_at FROM job WHERE type_id = ?1 AND state = 0 AND id > ?2 ORDER BY id LIMIT ?3";
 pub(crate) const OUTDATED: &str = "
-    SELECT id, type_id, state, parts FROM job
+    SELECT id FROM job
      WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2";
 
 pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>> {
@@ -81,7 +82,9 @@ fn unhandled(
             break;
         }
         (last, looked) = (row.get(0)?, looked + 1);
-        if row.get::<_, i64>(1)? <= due_until.ms() && !running.exists([last])? {
+        // The time of a damaged row cannot be read.
+        let is_due = row.get::<_, i64>(1).is_ok_and(|due_at| due_at <= due_until.ms());
+        if is_due && !running.exists([last])? {
             ids.push(last);
         }
     }
@@ -117,31 +120,48 @@ fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Resul
 
 pub(crate) fn job_purge(tx: &mut Tx<'_>, limit: usize) -> Result<u64> {
     let (conn, now) = (tx.conn, tx.now);
-    let mut outdated = conn.prepare_cached(OUTDATED)?;
-    let rows = outdated
-        .query_map(params![now.ms(), limit.min(BATCH_JOBS_MAX) as i64], |row| {
-            Ok([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    let mut purged = 0;
-    for [id, type_id, state, parts] in &rows {
-        // A damaged job is kept for an operator.
-        let Some(state) = row::unless_damaged(*id, row::ended_state(*state))? else { continue };
-        let kin = parts & (part::FAMILY | part::CHILD) != 0;
-        let stored = if kin { row::find_undamaged(conn, *id)? } else { None };
-        if kin && stored.is_none() {
-            continue;
+    let ids = change::ids(conn, OUTDATED, [now.ms(), limit.min(BATCH_JOBS_MAX) as i64])?;
+    for id in &ids {
+        match row::unless_damaged(*id, Outdated::read(conn, *id))? {
+            Some(outdated) => outdated.remove(tx)?,
+            // Its time is over all the same. Which counter it was in cannot be known.
+            None => change::remove(conn, *id, part::ALL)?,
         }
-        change::remove(conn, *id, *parts)?;
-        tx.count(*type_id, Counter::of_state(state), -1);
-        if let Some(stored) = stored {
-            family::after_removal(tx, &stored.job)?;
-        }
-        purged += 1;
     }
     purge_keys(tx, now)?;
     purge_pieces(tx.conn, now)?;
-    Ok(purged)
+    damaged::retry(tx)?;
+    Ok(ids.len() as u64)
+}
+
+/// An ended job that is to be removed.
+struct Outdated {
+    id: i64,
+    type_id: i64,
+    state: State,
+    parts: i64,
+    /// If it has a parent or children.
+    kin: Option<Job>,
+}
+
+impl Outdated {
+    fn read(conn: &Connection, id: i64) -> Result<Outdated> {
+        let mut find =
+            conn.prepare_cached("SELECT type_id, state, parts FROM job WHERE id = ?1")?;
+        let mut rows = find.query([id])?;
+        let missing = || Failure::corrupt(format!("job {id} has no row"));
+        let row = rows.next()?.ok_or_else(missing)?;
+        let (type_id, state, parts) = (row.get(0)?, row::ended_state(row.get(1)?)?, row.get(2)?);
+        let has_kin = parts & (part::FAMILY | part::CHILD) != 0;
+        let kin = if has_kin { row::find(conn, id)?.map(|stored| stored.job) } else { None };
+        Ok(Outdated { id, type_id, state, parts, kin })
+    }
+
+    fn remove(self, tx: &mut Tx<'_>) -> Result<()> {
+        change::remove(tx.conn, self.id, self.parts)?;
+        tx.count(self.type_id, Counter::of_state(self.state), -1);
+        self.kin.map_or(Ok(()), |job| family::after_removal(tx, &job))
+    }
 }
 
 pub(crate) const ORPHANED: &str = "

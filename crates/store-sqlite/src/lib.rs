@@ -34,6 +34,7 @@ mod change;
 mod claim;
 mod clock;
 mod contract;
+mod damaged;
 mod doubt;
 mod edit;
 mod error;

@@ -5,6 +5,7 @@
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::time::Timestamp;
 
+use crate::damaged;
 use crate::error::Result;
 use crate::row::HIDDEN_RANK;
 use crate::tx::{Counter, Tx};
@@ -77,14 +78,16 @@ pub(crate) fn remove(tx: &mut Tx<'_>, key: QueueKey) -> Result<()> {
         return Ok(());
     }
     let from_deferred = "DELETE FROM deferred WHERE run_at = ?1 AND id = ?2";
-    let removed = tx.conn.prepare_cached(from_deferred)?.execute([run_at.ms(), id])?;
-    tx.count(type_id, Counter::Deferred, -(removed as i64));
-    Ok(())
+    if tx.conn.prepare_cached(from_deferred)?.execute([run_at.ms(), id])? > 0 {
+        tx.count(type_id, Counter::Deferred, -1);
+        return Ok(());
+    }
+    damaged::remove(tx, id)
 }
 
-/// Removes a ready job whose row is damaged from the queue, so that it is not found again until the
-/// row is repaired.
-pub(crate) fn set_aside(tx: &mut Tx<'_>, type_id: i64, id: i64) -> Result<()> {
+/// Removes a ready job whose row is damaged, so that its key is not known. Walks the whole queue of
+/// its type.
+pub(crate) fn remove_damaged(tx: &mut Tx<'_>, type_id: i64, id: i64) -> Result<()> {
     for (sql, counter) in [
         ("DELETE FROM ready WHERE type_id = ?1 AND id = ?2", Counter::Ready),
         ("DELETE FROM ready_hidden WHERE type_id = ?1 AND id = ?2", Counter::Deferred),

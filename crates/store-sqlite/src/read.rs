@@ -96,7 +96,15 @@ pub(crate) const HELD: &str =
     "SELECT id FROM lease WHERE owner = ?1 AND expires_at IS NULL ORDER BY id LIMIT ?2";
 
 pub(crate) fn lease_expired(conn: &Connection, now: Timestamp, limit: usize) -> Result<Vec<Job>> {
-    let limit = limit.min(BATCH_JOBS_MAX);
+    let mut jobs = Vec::new();
+    for id in expired_leases(conn, now, limit.min(BATCH_JOBS_MAX))? {
+        jobs.extend(row::find_undamaged(conn, id)?.map(|stored| stored.job));
+    }
+    Ok(jobs)
+}
+
+/// Jobs whose leases have expired, the longest expired first.
+pub(crate) fn expired_leases(conn: &Connection, now: Timestamp, limit: usize) -> Result<Vec<i64>> {
     let mut own = conn.prepare_cached(LEASES_EXPIRED)?;
     let own = own.query_map([now.ms(), limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut expired = own.collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
@@ -110,11 +118,7 @@ pub(crate) fn lease_expired(conn: &Connection, now: Timestamp, limit: usize) -> 
         }
     }
     expired.sort_unstable();
-    let mut jobs = Vec::new();
-    for (_, id) in expired.into_iter().take(limit) {
-        jobs.extend(row::find_undamaged(conn, id)?.map(|stored| stored.job));
-    }
-    Ok(jobs)
+    Ok(expired.into_iter().take(limit).map(|(_, id)| id).collect())
 }
 
 /// A list merges the lists of up to this many types; if the tenant has more, the newest jobs of all

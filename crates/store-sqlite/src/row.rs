@@ -28,6 +28,7 @@ pub(crate) mod part {
     pub(crate) const EXTRA: i64 = 256;
     /// It has a parent.
     pub(crate) const CHILD: i64 = 512;
+    pub(crate) const ALL: i64 = 1023;
 }
 
 /// A job, with what only this store knows about it.

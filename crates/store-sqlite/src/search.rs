@@ -186,7 +186,9 @@ impl<'a> Search<'a> {
         }
         let mut find = self.conn.prepare_cached(if *hidden { NEXT_HIDDEN } else { NEXT })?;
         let columns = |row: &Row<'_>| {
-            Ok(([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?], row.get::<_, i64>(4)?))
+            // A damaged row is found out when the job is read.
+            let bytes = row.get::<_, i64>(4).unwrap_or(0);
+            Ok(([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?], bytes))
         };
         while self.looks > 0 {
             let [rank, run_at, tie, id] = *behind;

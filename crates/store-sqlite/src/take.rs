@@ -6,6 +6,7 @@ use windlass_core::limit::CHILDREN_SHOWN_MAX;
 use windlass_core::{Job, JobId, Payload, State};
 
 use crate::claim;
+use crate::damaged;
 use crate::edit;
 use crate::error::{Failure, Result};
 use crate::family;
@@ -25,51 +26,63 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
     if wanted.is_empty() && more_due {
         return Ok(None);
     }
-    let (mut took, mut damaged) = (TakeAnswer { full, next, ..TakeAnswer::default() }, false);
+    let (mut took, mut any_damaged) = (TakeAnswer { full, next, ..TakeAnswer::default() }, false);
     for (id, type_id) in wanted {
         tx.asked(type_id, now);
-        match row::unless_damaged(id, shown(tx.conn, id))? {
-            Some((stored, before)) => take_one(tx, &stored, before, take, &mut took)?,
+        match row::unless_damaged(id, Candidate::read(tx.conn, id))? {
+            Some(candidate) => take_one(tx, candidate, take, &mut took)?,
             None => {
-                damaged = true;
-                queue::set_aside(tx, type_id, id)?;
+                any_damaged = true;
+                queue::remove_damaged(tx, type_id, id)?;
+                damaged::set_aside(tx, type_id, id)?;
             }
         }
     }
     // There may be others behind the damaged ones.
-    if damaged && took.given.is_empty() && took.kept == 0 {
+    if any_damaged && took.given.is_empty() && took.kept == 0 {
         return Ok(None);
     }
     took.moved.tidy();
     Ok(Some(took))
 }
 
-/// A ready job, as a decision is shown it.
-fn shown(conn: &Connection, id: i64) -> Result<(Stored, FullJob)> {
-    let missing = || Failure::corrupt(format!("job {id} is ready but has no row"));
-    let stored = row::find(conn, id)?.ok_or_else(missing)?;
-    let whole = edit::full_job(conn, &stored)?;
-    Ok((stored, whole))
+/// A ready job with all that is shown of it. It is read before anything is changed, so that a
+/// damaged one can be set aside.
+struct Candidate {
+    stored: Stored,
+    before: FullJob,
+    parent: Option<FullJob>,
+    finished: Vec<(JobId, Payload)>,
+    cancelled: Vec<(JobId, Payload)>,
+}
+
+impl Candidate {
+    fn read(conn: &Connection, id: i64) -> Result<Candidate> {
+        let missing = || Failure::corrupt(format!("job {id} is ready but has no row"));
+        let stored = row::find(conn, id)?.ok_or_else(missing)?;
+        let before = edit::full_job(conn, &stored)?;
+        let parent = family::parent(conn, &stored.job)?;
+        let parent = parent.map(|parent| edit::full_job(conn, &parent)).transpose()?;
+        let finished = ended_children(conn, &stored.job, State::Finished)?;
+        let cancelled = ended_children(conn, &stored.job, State::Cancelled)?;
+        Ok(Candidate { stored, before, parent, finished, cancelled })
+    }
 }
 
 fn take_one(
     tx: &mut Tx<'_>,
-    stored: &Stored,
-    before: FullJob,
+    candidate: Candidate,
     take: &Take,
     took: &mut TakeAnswer,
 ) -> Result<()> {
+    let Candidate { stored, before, parent, finished, cancelled } = candidate;
     let decision = take.decision(&before, tx.now)?;
-    let job = put::put(tx, stored, &decision.put, &mut took.moved)?;
-    if !decision.give {
+    let job = put::put(tx, &stored, &decision.put, &mut took.moved)?;
+    if decision.give {
+        took.given.push(TakenJob { before, job, parent, finished, cancelled });
+    } else {
         took.kept += 1;
-        return Ok(());
     }
-    let parent = family::parent(tx.conn, &job)?;
-    let parent = parent.map(|parent| edit::full_job(tx.conn, &parent)).transpose()?;
-    let finished = ended_children(tx.conn, &job, State::Finished)?;
-    let cancelled = ended_children(tx.conn, &job, State::Cancelled)?;
-    took.given.push(TakenJob { before, job, parent, finished, cancelled });
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use windlass_core::store::{
     NamedLook, Overdue, Pick, Requeue, Revision, Settled, Settlement, SysidReserve, WaitingType,
 };
 use windlass_core::time::{Clock, ManualClock};
-use windlass_core::{Job, Lang, Lease, Log, NewJob, State, Status, Sysid, TypeKey};
+use windlass_core::{Job, Lang, Lease, Log, NewJob, State, Status, Sysid, TypeKey, TypeSettings};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, done, id, insert, job, key, tenant};
@@ -87,6 +87,31 @@ impl Damaged {
             claimed.iter().map(|claimed| Settlement { verdict, ..done(claimed) }).collect();
         let settled = self.store.job_settle(ends.into(), Durability::Synced).await.unwrap();
         assert!(settled.settled.iter().all(|settled| *settled == Settled::Done));
+    }
+
+    async fn settle_as(&self, claimed: &[Claimed], settled: Settled) {
+        let ends: Vec<_> = claimed.iter().map(done).collect();
+        let answer = self.store.job_settle(ends.into(), Durability::Synced).await.unwrap();
+        assert_eq!(answer.settled, vec![settled; claimed.len()]);
+    }
+
+    /// Takes jobs of all types by a pattern.
+    async fn take(&self, limit: u32) -> Vec<i64> {
+        let decide = |whole: &FullJob, now| {
+            let owner = Sysid::new(7).unwrap();
+            let lease = Lease { owner, token: Token(1), expires_at: now + LEASE, on_beat: false };
+            let job = Job { state: State::Running, lease: Some(lease), ..whole.job.clone() };
+            TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
+        };
+        let take = Take::new(tenant(), Names::Glob("*".into()), limit, Arc::new(decide));
+        let took = self.store.job_take(take).await.unwrap();
+        took.given.iter().map(|taken| taken.job.id.get()).collect()
+    }
+
+    /// Undoes the first of `DAMAGES`.
+    fn repair(&self) {
+        let sql = "UPDATE job SET priority = 500 WHERE id = 2";
+        assert_eq!(Connection::open(&self.path).unwrap().execute(sql, []).unwrap(), 1);
     }
 
     async fn listed(&self, state: Option<State>) -> Vec<i64> {
@@ -167,30 +192,7 @@ async fn other_jobs_are_taken_by_name() {
     for sql in DAMAGES {
         let of = Damaged::with_jobs((1..=4).map(job)).await;
         of.damage(sql).await;
-        let decide = |whole: &FullJob, _| {
-            let expires_at = NOW + LEASE;
-            let owner = Sysid::new(7).unwrap();
-            let lease = Lease { owner, token: Token(1), expires_at, on_beat: false };
-            let state = State::Running;
-            let job = Job { state, lease: Some(lease), ..whole.job.clone() };
-            TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
-        };
-        let take = |limit| Take {
-            tenant: tenant(),
-            names: Names::Glob("*".into()),
-            priority: None,
-            hidden: false,
-            limit,
-            payload_bytes_max: u64::MAX,
-            room: Arc::new(|_, _| u32::MAX),
-            after: None,
-            decide: Arc::new(decide),
-        };
-        let mut taken = Vec::new();
-        for limit in [2, 9] {
-            let took = of.store.job_take(take(limit)).await.unwrap();
-            taken.extend(took.given.iter().map(|taken| taken.job.id.get()));
-        }
+        let taken = [of.take(2).await, of.take(9).await].concat();
         assert_eq!(taken, [1, 3, 4], "{sql}");
     }
 }
@@ -230,7 +232,7 @@ async fn other_jobs_are_purged_and_queued_again() {
 }
 
 #[tokio::test]
-async fn jobs_come_in_and_end_beside_a_damaged_parent() {
+async fn jobs_come_in_beside_a_damaged_parent() {
     for sql in DAMAGES {
         let child = |number| NewJob { parent: Some(id(DAMAGED)), ..job(number) };
         let of = Damaged::with_jobs([job(1), job(DAMAGED), child(3), child(4)]).await;
@@ -240,24 +242,146 @@ async fn jobs_come_in_and_end_beside_a_damaged_parent() {
         assert_eq!(answers, [Inserted::New, Inserted::New, Inserted::Duplicate], "{sql}");
         let claimed = of.claim(9, 1, Hold::For(LEASE)).await;
         assert_eq!(claimed_numbers(&claimed), [1, 3, 4, 5, 6], "{sql}");
-        of.settle(&claimed, Ending::Finished).await;
-        of.clock.advance(Duration::from_secs(60));
-        assert_eq!(of.store.job_purge(10).await.unwrap(), 5, "{sql}");
+    }
+}
+
+/// What a child's end does for its parent would be lost otherwise.
+#[tokio::test]
+async fn the_last_child_of_a_damaged_parent_ends_when_the_parent_is_repaired() {
+    let of = Damaged::with_jobs([job(DAMAGED)]).await;
+    let parent = of.claim(1, 1, Hold::For(LEASE)).await;
+    let child = NewJob { parent: Some(id(DAMAGED)), paused: true, ..job(3) };
+    of.store.job_insert(insert(vec![child], Durability::Synced)).await.unwrap();
+    of.settle_as(&parent, Settled::Paused).await;
+    let child = of.claim(1, 2, Hold::For(LEASE)).await;
+    of.damage(DAMAGES[0]).await;
+    let end = || [done(&child[0])].into();
+    let refused = of.store.job_settle(end(), Durability::Synced).await;
+    assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+    of.repair();
+    of.store.job_settle(end(), Durability::Synced).await.unwrap();
+    let parent = of.store.job_get(&tenant(), id(DAMAGED)).await.unwrap().unwrap();
+    assert_eq!(parent.state, State::Queued);
+}
+
+#[tokio::test]
+async fn a_parent_ends_when_its_damaged_child_is_repaired() {
+    let child = |number| NewJob { parent: Some(id(1)), paused: true, ..job(number) };
+    let of = Damaged::with_jobs([job(1), child(DAMAGED), child(3)]).await;
+    of.damage(DAMAGES[0]).await;
+    let cancel = || of.store.job_cancel(EndRequest { tenant: tenant(), id: id(1), keep: LEASE });
+    assert!(matches!(cancel().await, Err(Error::Corrupt(_))));
+    of.repair();
+    cancel().await.unwrap();
+    for number in 1..=3 {
+        let job = of.store.job_get(&tenant(), id(number)).await.unwrap().unwrap();
+        assert_eq!(job.state, State::Cancelled, "{number}");
     }
 }
 
 #[tokio::test]
-async fn a_parent_ends_beside_a_damaged_child() {
-    for sql in DAMAGES {
-        let child = |number| NewJob { parent: Some(id(1)), paused: true, ..job(number) };
-        let of = Damaged::with_jobs([job(1), child(DAMAGED), child(3)]).await;
-        of.damage(sql).await;
-        let end = EndRequest { tenant: tenant(), id: id(1), keep: LEASE };
-        of.store.job_cancel(end).await.unwrap();
-        for number in [1, 3] {
-            let job = of.store.job_get(&tenant(), id(number)).await.unwrap().unwrap();
-            assert_eq!(job.state, State::Cancelled, "{sql}: {number}");
+async fn a_job_runs_when_it_is_repaired_however_it_was_found_out() {
+    for by_name in [false, true] {
+        let of = Damaged::with_jobs((1..=3).map(job)).await;
+        of.damage(DAMAGES[0]).await;
+        match by_name {
+            false => assert_eq!(claimed_numbers(&of.claim(9, 1, Hold::For(LEASE)).await), [1, 3]),
+            true => assert_eq!(of.take(9).await, [1, 3]),
         }
+        of.store.job_purge(9).await.unwrap();
+        assert!(of.claim(9, 2, Hold::For(LEASE)).await.is_empty(), "it is still damaged");
+        of.repair();
+        of.store.job_purge(9).await.unwrap();
+        assert_eq!(claimed_numbers(&of.claim(9, 3, Hold::For(LEASE)).await), [DAMAGED]);
+    }
+}
+
+#[tokio::test]
+async fn a_repaired_job_that_is_cancelled_and_rerun_is_queued_once() {
+    let of = Damaged::with_jobs([job(DAMAGED)]).await;
+    of.damage(DAMAGES[0]).await;
+    assert!(of.claim(9, 1, Hold::For(LEASE)).await.is_empty());
+    of.repair();
+    let (tenant, id) = (tenant(), id(DAMAGED));
+    of.store.job_cancel(EndRequest { tenant: tenant.clone(), id, keep: LEASE }).await.unwrap();
+    of.store.job_rerun(&tenant, id).await.unwrap();
+    of.store.job_purge(9).await.unwrap();
+    assert_eq!(claimed_numbers(&of.claim(9, 2, Hold::For(LEASE)).await), [DAMAGED]);
+    let stats = of.store.type_stats(Some(&tenant)).await.unwrap();
+    assert_eq!((stats[0].ready, stats[0].deferred, stats[0].running), (0, 0, 1));
+}
+
+#[tokio::test]
+async fn a_damaged_type_costs_none_of_its_jobs() {
+    let of = Damaged::with_jobs((1..=3).map(job)).await;
+    let rename = |sql| Connection::open(&of.path).unwrap().execute(sql, []).unwrap();
+    rename("UPDATE type SET name = 't' || char(10)");
+    assert!(of.take(9).await.is_empty());
+    rename("UPDATE type SET name = 't'");
+    of.store.job_purge(9).await.unwrap();
+    assert_eq!(claimed_numbers(&of.claim(9, 1, Hold::For(LEASE)).await), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_damaged_job_of_a_dead_owner_frees_its_place() {
+    let of = Damaged::with_jobs([job(DAMAGED), job(3)]).await;
+    let one = TypeSettings { concurrency: Some(1), ..TypeSettings::default() };
+    of.store.type_settings_put(&key(), one).await.unwrap();
+    assert_eq!(claimed_numbers(&of.claim(9, 1, Hold::For(LEASE)).await), [DAMAGED]);
+    of.damage(DAMAGES[0]).await;
+    of.store.job_purge(9).await.unwrap();
+    assert!(of.claim(9, 2, Hold::For(LEASE)).await.is_empty(), "its lease has not expired");
+    of.clock.advance(LEASE);
+    of.store.job_purge(9).await.unwrap();
+    assert_eq!(claimed_numbers(&of.claim(9, 3, Hold::For(LEASE)).await), [3]);
+}
+
+/// Whatever column of a row is damaged, it stops nothing of another job.
+#[tokio::test]
+async fn a_damaged_column_of_any_kind_stops_no_other_job() {
+    const COLUMNS: [&str; 18] = [
+        "type_id",
+        "state",
+        "priority",
+        "run_at",
+        "due_at",
+        "attempt",
+        "created_at",
+        "started_at",
+        "finished_at",
+        "expires_at",
+        "timeout_ms",
+        "token",
+        "last_code",
+        "last_status",
+        "parts",
+        "payload_bytes",
+        "parent_id",
+        "payload",
+    ];
+    for column in COLUMNS {
+        let sql = format!("UPDATE job SET {column} = 'x' WHERE id = 2");
+        let damage = |of: &Damaged| Connection::open(&of.path).unwrap().execute(&sql, []).unwrap();
+        let of = Damaged::with_jobs((1..=3).map(job)).await;
+        damage(&of);
+        let taken = of.take(9).await;
+        assert!([1, 3].iter().all(|number| taken.contains(number)), "{column}: {taken:?}");
+
+        let of = Damaged::with_jobs((1..=3).map(job)).await;
+        let claimed = of.claim(9, 1, Hold::For(LEASE)).await;
+        of.settle(&claimed, Ending::Finished).await;
+        damage(&of);
+        of.clock.advance(Duration::from_secs(60));
+        of.store.job_purge(9).await.unwrap_or_else(|error| panic!("{column}: {error}"));
+        assert_eq!(of.store.job_get(&tenant(), id(3)).await.unwrap(), None, "{column}");
+
+        let of = Damaged::with_jobs((1..=3).map(job)).await;
+        damage(&of);
+        of.clock.advance(LEASE);
+        let unhandled = Overdue::Unhandled { key: key(), due_for: LEASE };
+        let given_up = of.store.job_give_up(give_up(unhandled)).await;
+        let given_up = numbers(&given_up.unwrap_or_else(|error| panic!("{column}: {error}")));
+        assert!([1, 3].iter().all(|number| given_up.contains(number)), "{column}: {given_up:?}");
     }
 }
 
