@@ -1,7 +1,7 @@
-//! Core's date arithmetic against SQLite's own, and its changes of JSON texts likewise: thousands
-//! of random cases, the same in every run, in which both must say the same.
+//! Compares core's date arithmetic with SQLite's, and the edits of JSON text too: thousands of
+//! random cases, the same in every run, in which both must agree.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 use fastrand::Rng;
@@ -29,7 +29,7 @@ impl Sqlite {
         }
     }
 
-    /// Years before 0000 are written with a minus; for core they are out of reach.
+    /// Years before 0000 have a minus sign; core does not support them.
     fn date(&self, sql: &str, arguments: &[&str]) -> Option<String> {
         self.ask(sql, arguments).filter(|date| !date.starts_with('-'))
     }
@@ -39,7 +39,7 @@ fn pick<'a>(random: &mut Rng, from: &[&'a str]) -> &'a str {
     from[random.usize(..from.len())]
 }
 
-/// Often near the end of a month, a year, or all years.
+/// Often near the end of a month, of a year, or of the supported range.
 fn random_date(random: &mut Rng) -> String {
     let year = match random.u8(..6) {
         0 => random.u32(..=1),
@@ -78,7 +78,7 @@ fn random_text(random: &mut Rng) -> String {
     if random.u8(..4) > 0 {
         return text;
     }
-    // One character is another one, or missing.
+    // One character is replaced or missing.
     let mut chars: Vec<char> = text.chars().collect();
     let place = random.usize(..chars.len());
     let other = pick(random, &["0", "9", "-", ":", " ", "T", "x", ".", "+", "é", ""]);
@@ -109,11 +109,11 @@ fn texts_are_the_dates_that_sqlite_reads() {
     let mut dates = 0;
     for _ in 0..CASES {
         let text = random_text(&mut random);
-        // These are no dates here: years before 0000, and days counted by a number.
+        // Core does not accept years before 0000 and day numbers.
         if text.starts_with('-') || text.trim().parse::<f64>().is_ok() {
             continue;
         }
-        // Nothing is added, so that SQLite resolves a day that is behind the end of its month.
+        // Adds nothing, which makes SQLite resolve a day past the end of its month.
         let expected = sqlite.date("SELECT DATETIME(?1, '+0 DAYS')", &[&text]);
         let read = Civil::parse(&text).and_then(|date| Modifier::Seconds(0).apply(date));
         assert_eq!(read.map(|date| date.to_string()), expected, "{text:?}");
@@ -134,7 +134,7 @@ fn modifiers_move_dates_as_in_sqlite() {
         let mut steps = vec![start];
         for _ in 0..random.usize(1..5) {
             let modifier = random_modifier(&mut random);
-            // Each result is a text that the next step reads again.
+            // Each result is text that the next step parses again.
             text = text.and_then(|t| sqlite.date("SELECT DATETIME(?1, ?2)", &[&t, &modifier]));
             date = date.and_then(|date| Modifier::parse(&modifier).unwrap().apply(date));
             steps.push(modifier);
@@ -160,7 +160,7 @@ fn the_start_of_an_hour_is_the_one_that_sqlite_writes() {
 
 const KEYS: [&str; 6] = ["a", "b", "mockRequest", "a b", "é", "x.y"];
 
-/// Space between the tokens of a text.
+/// White space between the tokens of a text.
 fn gap(random: &mut Rng) -> &'static str {
     pick(random, &["", "", "", " ", "\n\t"])
 }

@@ -1,7 +1,7 @@
-//! How operations become transactions: in groups, synced when promised, and in turn with other
+//! How operations become transactions: in groups, synced if promised, and in turn with other
 //! processes.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,7 +22,7 @@ use windlass_store_sqlite::SqliteStore;
 
 use common::{assert_consistent, claim, done, id, insert, job, key, tenant};
 
-/// A store that writes down which of its commits were synced.
+/// A store that records which of its commits were synced.
 struct Watched {
     store: Arc<SqliteStore>,
     synced: Arc<Mutex<Vec<bool>>>,
@@ -48,7 +48,7 @@ impl Watched {
         std::mem::take(&mut self.synced.lock().unwrap())
     }
 
-    /// Another process in the middle of a transaction.
+    /// A connection of another process, in the middle of a transaction.
     fn locked_by_another(&self) -> Connection {
         let other = Connection::open(&self.path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -74,7 +74,7 @@ async fn s2_39_what_waits_together_is_committed_together() {
             store.job_insert(insert(vec![job(number)], Durability::Relaxed)).await.unwrap()
         });
     }
-    // Every caller has its turn once, and hands its operation over.
+    // Every caller runs once, and queues its operation.
     tokio::task::yield_now().await;
     other.execute_batch("ROLLBACK").unwrap();
     let answers = callers.join_all().await;
@@ -149,7 +149,7 @@ async fn an_operation_that_fails_half_way_does_not_spoil_its_neighbours() {
         });
     }
     let store = watched.store.clone();
-    // It makes its type first, and then finds that the id is another type's.
+    // It creates its type first, and then finds that the id belongs to another type.
     let new_type = TypeKey::new("acme", "new").unwrap();
     let failing = tokio::spawn(async move { store.handler_put(id(1000), &new_type, spec()).await });
     tokio::task::yield_now().await;
@@ -216,8 +216,8 @@ async fn a_type_whose_creation_was_undone_is_made_again() {
     assert_eq!((handler.id, handler.key), (id(1001), new_type));
 }
 
-/// A defect of a decision is one caller's trouble: the others of its group, and all that come
-/// later, are served.
+/// A panic in a decision is only its caller's error: the other operations of its group, and later
+/// ones, succeed.
 #[tokio::test]
 async fn a_decision_that_panics_does_not_close_the_writer() {
     const NEIGHBOURS: i64 = 20;
@@ -251,7 +251,7 @@ async fn a_decision_that_panics_does_not_close_the_writer() {
     assert_consistent(&watched.path);
 }
 
-/// Its own callback is somebody else's code too.
+/// The commit callback is code of the caller too.
 #[tokio::test]
 async fn a_watcher_of_commits_that_panics_does_not_close_the_writer() {
     let directory = TempDir::new().unwrap();

@@ -1,6 +1,6 @@
 //! The embedded store passes the suite, as every store must.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -17,7 +17,7 @@ use windlass_core::time::ManualClock;
 use windlass_store_sqlite::{Options, SqliteStore};
 use windlass_store_test::Harness;
 
-/// Each store has a file of its own; a second daemon opens the same file.
+/// Each store has its own file; a second daemon opens the same file.
 struct Sqlite {
     clock: Arc<ManualClock>,
     directory: TempDir,
@@ -38,7 +38,7 @@ impl Sqlite {
         self.directory.path().join(format!("{number}.db"))
     }
 
-    /// A file that is not there yet, or has all that it has in itself once it was opened.
+    /// The path of a file that does not exist yet, or whose log is empty once it is opened.
     fn next_file(&self) -> PathBuf {
         *self.files.lock().unwrap() += 1;
         self.synced_bytes.store(0, Ordering::SeqCst);
@@ -87,15 +87,15 @@ impl Harness for Sqlite {
 
     async fn reopen(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         store.close().await;
-        // The last daemon moves the log into the file.
+        // The last daemon to close moves the log into the file.
         if !log_of(&self.newest()).exists() {
             self.synced_bytes.store(0, Ordering::SeqCst);
         }
         Some(self.open())
     }
 
-    /// What a power cut leaves at the least: the file, and the log as far as it was synced. That
-    /// holds while the log has not been moved into the file, which no case is large enough for.
+    /// The least that a power cut leaves: the file, and the log as far as it was synced. That holds
+    /// as long as there was no checkpoint; no case is large enough for one.
     async fn undo_relaxed(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         let (before, synced_bytes) = (self.newest(), self.synced_bytes.load(Ordering::SeqCst));
         let after = self.next_file();

@@ -1,7 +1,7 @@
-//! A row that cannot be read is its own job's trouble: whoever asks for that job is told, and all
-//! others are served as if it were not there.
+//! An unreadable row affects only its own job: asking for that job is an error, and all other jobs
+//! are served as if it did not exist.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -30,16 +30,16 @@ use windlass_store_sqlite::{Options, SqliteStore};
 use common::{NOW, done, id, insert, job, key, tenant};
 
 const LEASE: Duration = Duration::from_secs(10);
-/// The job whose row is damaged; others come before it and after it.
+/// The job whose row is damaged; there are others before and after it.
 const DAMAGED: i64 = 2;
 
-/// What makes a row unreadable, each in another way.
+/// Different ways to make a row unreadable.
 const DAMAGES: [&str; 5] = [
     "UPDATE job SET priority = 5000 WHERE id = 2",
     "UPDATE job SET last_code = 77, last_status = 200 WHERE id = 2",
     "UPDATE job SET then_name = X'FF' WHERE id = 2",
     "UPDATE job SET created_at = 'long ago' WHERE id = 2",
-    // It names a row beside it that is not there.
+    // It refers to a row in another table that does not exist.
     "UPDATE job SET parts = parts | 256 WHERE id = 2",
 ];
 
@@ -67,7 +67,7 @@ impl Damaged {
         damaged
     }
 
-    /// Damages a row, and makes sure that it is.
+    /// Damages a row, and checks that it is unreadable.
     async fn damage(&self, sql: &str) {
         let changed = Connection::open(&self.path).unwrap().execute(sql, []).unwrap();
         assert_eq!(changed, 1, "{sql}");
@@ -385,7 +385,7 @@ async fn a_damaged_column_of_any_kind_stops_no_other_job() {
     }
 }
 
-/// All writes begin with a look at the clock.
+/// All writes first check the clock.
 #[tokio::test]
 async fn the_clock_can_be_set_beside_a_damaged_job() {
     for sql in DAMAGES {
@@ -399,7 +399,7 @@ async fn the_clock_can_be_set_beside_a_damaged_job() {
     }
 }
 
-/// Whoever looks for the cause finds what SQLite said.
+/// The error of SQLite is the source of ours.
 #[tokio::test]
 async fn an_error_has_the_drivers_own_behind_it() {
     let of = Damaged::with_jobs([job(DAMAGED)]).await;

@@ -1,6 +1,6 @@
-//! The file itself: whose it is, what is refused, and what is left of it when a process dies.
+//! The file itself: which files are refused, and what a process that dies leaves behind.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -157,7 +157,7 @@ async fn s0_19_twenty_daemons_that_start_at_once_have_twenty_sysids() {
     assert_eq!(taken.len(), 20);
 }
 
-/// The child of the test below, named by this variable; without it this is no test at all.
+/// Set for the child process of the test below; without it, the test of the child does nothing.
 const CHILD_FILE: &str = "WINDLASS_TEST_CHILD_FILE";
 const CHILD_BATCH: i64 = 20;
 
@@ -190,7 +190,7 @@ async fn a_killed_process_leaves_a_consistent_file_with_all_that_was_acknowledge
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // The test harness may write in front of the first line.
+        // The test harness may write something before the first line.
         let acknowledged: Vec<i64> = lines
             .filter_map(|line| Some(line.split_once("acknowledged ")?.1.parse().unwrap()))
             .take(3 + 7 * round)
@@ -240,7 +240,7 @@ async fn a_log_that_was_cut_anywhere_leaves_a_consistent_file() {
     assert_eq!(newest_before, BATCHES * 10);
 }
 
-/// A decision may write back what it is shown, so that a part must never pass for the whole.
+/// A decision may write back what it is shown, so it must never be shown a part.
 #[tokio::test]
 async fn a_payload_that_lacks_a_piece_is_shown_to_no_decision() {
     let directory = TempDir::new().unwrap();

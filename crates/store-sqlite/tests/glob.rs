@@ -1,13 +1,13 @@
 //! The patterns of workers match what SQLite's GLOB matches.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 use fastrand::Rng;
 use rusqlite::Connection;
 use windlass_core::glob;
 
-/// Few, so that patterns and texts meet.
+/// Few characters, so that patterns often match.
 const TEXT: [char; 9] = ['a', 'b', 'c', 'A', '/', '-', ']', 'ä', '^'];
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '^', '-', '['];
 const CASES: u32 = 200_000;

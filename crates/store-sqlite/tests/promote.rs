@@ -1,6 +1,6 @@
-//! Very many jobs that come due at once become ready in pieces, and others go on between them.
+//! Very many jobs that come due at once become ready in steps, and other operations run in between.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -26,20 +26,20 @@ use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, insert, job, tenant};
 
-/// Jobs that one transaction may make ready.
+/// The most jobs that one transaction makes ready.
 const PIECE_MAX: i64 = 5_000;
-/// Jobs that come due at once: several pieces, and a rest.
+/// Jobs that come due at once: several full steps and a partial one.
 const GLUT: i64 = 4 * PIECE_MAX + 7;
 const DUE: Timestamp = Timestamp(NOW.0 + 1000);
 
 /// No token is used twice.
 static TOKEN: AtomicI64 = AtomicI64::new(1);
 
-/// A glut of jobs that come due, with a record of how each commit left the file.
+/// A store with a glut of jobs that come due, and a record of the file after each commit.
 struct Glut {
     store: SqliteStore,
     commits: Arc<Mutex<Vec<Commit>>>,
-    /// Jobs that are still to become ready.
+    /// The number of jobs that are not ready yet.
     left: watch::Receiver<i64>,
     path: PathBuf,
     _directory: TempDir,
@@ -56,8 +56,8 @@ fn key(name: &str) -> TypeKey {
 }
 
 impl Glut {
-    /// `GLUT` jobs of the type `glut`, one behind them of the type `last`, and one of the type
-    /// `other` that is ready already.
+    /// `GLUT` jobs of the type `glut`, one after them of the type `last`, and one of the type
+    /// `other` that is already ready.
     async fn new() -> Glut {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("jobs.db");
@@ -107,7 +107,7 @@ impl Glut {
         self.store.type_changed(look).await.unwrap()
     }
 
-    /// The numbers of the jobs that were given.
+    /// The ids of the claimed jobs.
     async fn take(&self, names: Names) -> Vec<i64> {
         let decide = |whole: &FullJob, _| {
             let job = windlass_core::Job { state: State::Paused, ..whole.job.clone() };
@@ -128,13 +128,13 @@ impl Glut {
         took.given.iter().map(|taken| taken.job.id.get()).collect()
     }
 
-    /// Waits until all jobs are ready; nobody asks for that.
+    /// Waits until all jobs are ready, without any call that needs them.
     async fn until_all_are_ready(&mut self) {
         let wait = self.left.wait_for(|left| *left == 0);
         tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
     }
 
-    /// No commit made more than a piece ready.
+    /// No commit made more jobs ready than one step.
     fn assert_in_pieces(self) {
         let mut before = GLUT + 1;
         for commit in self.commits.lock().unwrap().iter() {

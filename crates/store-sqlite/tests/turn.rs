@@ -1,6 +1,6 @@
-//! Daemons take turns at the file: one that writes back to back does not keep the others out.
+//! Daemons take turns at the file: one that writes back to back does not block the others.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -20,15 +20,15 @@ use windlass_store_sqlite::SqliteStore;
 
 use common::{id, insert, job};
 
-/// The child of the test below, named by this variable; without it this is no test at all.
+/// Set for the child process of the test below; without it, the test of the child does nothing.
 const HOG_FILE: &str = "WINDLASS_TEST_HOG_FILE";
-/// Callers of the hog: while one transaction runs, the next ones wait for its writer.
+/// Callers of the hog: while one transaction runs, others already wait for its writer.
 const HOG_CALLERS: usize = 4;
-/// So many that no two calls share a transaction.
+/// Pieces in one call: so many that no two calls share a transaction.
 const HOG_PIECES: u32 = 40;
-/// A transaction takes much longer than a process waits for its turn on a busy machine.
+/// So large that a transaction takes much longer than a process waits for its turn.
 const HOG_PIECE_BYTES: usize = 128 * 1024;
-/// A child that nobody kills ends by itself.
+/// A child that is not killed ends by itself after so many.
 const HOG_TRANSACTIONS_MAX: i64 = 2_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,7 +58,7 @@ async fn child_that_writes_back_to_back() {
     callers.join_all().await;
 }
 
-/// A process that ends with the test.
+/// A process that is killed when the test ends.
 struct Hog(Child);
 
 impl Drop for Hog {
@@ -68,7 +68,7 @@ impl Drop for Hog {
     }
 }
 
-/// About how many transactions of the hog are committed: its callers overtake each other.
+/// About how many transactions the hog has committed; its callers may overtake each other.
 fn transactions(look: &Connection) -> i64 {
     let newest = "SELECT substr(data, 1, 8) FROM piece WHERE id = 1 AND position = 0";
     let newest: Option<Vec<u8>> = look.query_row(newest, [], |row| row.get(0)).optional().unwrap();
@@ -81,12 +81,12 @@ fn store(path: &Path, busy_timeout: Duration) -> SqliteStore {
     SqliteStore::open(options).unwrap()
 }
 
-/// What a daemon does that wants to write: it takes the turnstile, and then waits for SQLite's
-/// lock. From then on, the other one begins no further transaction.
+/// What a daemon does to write: it takes the turnstile, and then waits for SQLite's lock. From then
+/// on, the other daemon begins no further transaction.
 #[tokio::test]
 async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
     const ROUNDS: usize = 30;
-    /// The transaction that ran already; and callers of the hog overtake each other.
+    /// The transaction that was already running, and callers of the hog that overtake each other.
     const TURNS_MAX: i64 = 1 + HOG_CALLERS as i64;
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("jobs.db");
@@ -105,7 +105,7 @@ async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
     let turnstile = File::open(path.with_extension("db-wal")).unwrap();
     let mut turns = Vec::new();
     for _ in 0..ROUNDS {
-        // The hog is at it, and does not just rest from waiting.
+        // The hog is writing, and not just pausing.
         let written = transactions(&look);
         while transactions(&look) < written + 3 {
             tokio::task::yield_now().await;
@@ -123,7 +123,8 @@ async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
     assert!(most <= TURNS_MAX, "transactions of the hog while another one waited: {turns:?}");
 }
 
-/// A daemon that was stopped in the doorway delays the others once, and keeps them out never.
+/// A daemon that was suspended while it held the turnstile delays the others once and never blocks
+/// them.
 #[tokio::test]
 async fn a_turn_that_is_never_given_up_does_not_stop_others() {
     let directory = TempDir::new().unwrap();

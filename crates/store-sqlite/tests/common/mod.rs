@@ -1,7 +1,7 @@
-//! What the tests of the file have in common: short words for jobs and claims, and a look at the
-//! tables themselves.
+//! Shared helpers: short forms for jobs and claims, and checks of the tables themselves.
 
-// Helpers of tests outside of test functions; clippy cannot tell. Not every test file uses all.
+// Test helpers outside test functions, which clippy does not recognise. Not every test file uses
+// all.
 #![allow(clippy::unwrap_used, dead_code)]
 
 use std::path::Path;
@@ -22,7 +22,7 @@ use windlass_store_sqlite::Options;
 
 pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
-/// How to open a store whose clock stands at `NOW`.
+/// Options of a store whose clock is set to `NOW`.
 pub(crate) fn options(path: impl Into<std::path::PathBuf>) -> Options {
     Options { clock: Arc::new(ManualClock::at(NOW)), ..Options::new(path) }
 }
@@ -74,7 +74,7 @@ pub(crate) fn done(claimed: &Claimed) -> Settlement {
     }
 }
 
-/// Each finds what is wrong in a file; see `assert_consistent`.
+/// Each finds rows that contradict each other; see `assert_consistent`.
 const CHECKS: [&str; 8] = [
     "
         SELECT count(*) FROM type t
@@ -134,9 +134,9 @@ const CHECKS: [&str; 8] = [
                            <> (j.type_id, j.parts & 64 <> 0, j.state, coalesce(j.parent_id, 0)))",
 ];
 
-/// What must hold in every file, whenever its process ended: the pages are whole, the counters of
-/// every type agree with its rows, and so does the front of its queue, every queued job is in one
-/// queue or under a lease, and what lies beside a job is named by its parts.
+/// What must hold in every file, whenever its process ended: the pages are intact, the counters of
+/// every type and the front of its queue agree with the rows, every queued job is in one queue or
+/// has a lease, and a job's parts name its rows in other tables.
 pub(crate) fn assert_consistent(path: &Path) {
     let conn = Connection::open(path).unwrap();
     let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

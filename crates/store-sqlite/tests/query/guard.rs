@@ -14,7 +14,7 @@ async fn two_tenants() -> World {
     World::holding([job(1), job(2), of_other(3), of_other(4), of_other(5)]).await
 }
 
-/// Reads of anything that is not `jobs`, and every other way around it.
+/// Reads of anything but `jobs`, and other ways around the guard.
 const FORBIDDEN: &[&str] = &[
     "SELECT * FROM job",
     "SELECT * FROM main.job",
@@ -164,7 +164,7 @@ async fn a_tenant_neither_sees_nor_changes_the_jobs_of_another() {
     world.check(all, &["1"]).await;
 }
 
-/// SQLite lets these pass without asking whether they may.
+/// SQLite does not ask the authorizer about these.
 #[tokio::test]
 async fn what_is_compared_behind_the_guards_back_is_empty() {
     let world = two_tenants().await;
@@ -210,7 +210,7 @@ async fn what_does_no_harm_is_allowed() {
     for (text, expected) in cases {
         world.check(text, expected).await;
     }
-    // However the view is taken apart, what it reads is still read by it.
+    // However SQLite flattens the view, its reads still count as the view's.
     let joined = [
         "SELECT * FROM jobs UNION ALL SELECT * FROM jobs",
         "SELECT state FROM jobs EXCEPT SELECT name FROM jobs",

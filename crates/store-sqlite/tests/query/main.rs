@@ -1,6 +1,6 @@
-//! Queries in SQL: what the table shows, what a query may not do, and what becomes of changes.
+//! SQL queries: what the table shows, what a query may not do, and its writes.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]
@@ -26,13 +26,13 @@ use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, insert, job};
 
-/// `NOW`, as texts say it.
+/// `NOW` as text.
 const NOW_TEXT: &str = "2027-01-15 08:00:00";
 const KEEP: Duration = Duration::from_secs(3600);
-/// The first id that an INSERT gets.
+/// The id of the first INSERT.
 const FIRST_ID: i64 = 1000;
 
-/// A store that is asked in SQL.
+/// A store for SQL queries.
 struct World {
     store: SqliteStore,
     clock: Arc<ManualClock>,
@@ -57,7 +57,7 @@ impl World {
         World { store, clock, path, ids, _directory: directory }
     }
 
-    /// The jobs that are added by now.
+    /// The jobs that have been added.
     async fn holding(jobs: impl IntoIterator<Item = NewJob>) -> World {
         let world = World::new();
         let jobs = insert(jobs.into_iter().collect(), Durability::Relaxed);
@@ -87,7 +87,7 @@ impl World {
         self.store.query(ask).await
     }
 
-    /// The rows of an answer, their values between bars.
+    /// The rows of an answer, with bars between the values.
     async fn rows(&self, text: &str) -> Vec<String> {
         lines(&self.answer(text).await)
     }
@@ -98,7 +98,7 @@ impl World {
         async move { assert_eq!(self.rows(text).await, expected, "{text} at {at}") }
     }
 
-    /// What a query that could not be understood is told.
+    /// The message for an invalid query.
     async fn bad(&self, text: &str) -> String {
         match self.answer(text).await {
             SqlAnswer::Bad(message) => message,
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// Why nothing was changed.
+    /// The message for a query that changed nothing.
     async fn failed(&self, text: &str) -> String {
         match self.answer(text).await {
             SqlAnswer::Failed(message) => message,
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// How many jobs a query changed.
+    /// How many jobs the query changed.
     async fn changes(&self, text: &str) -> u64 {
         match self.answer(text).await {
             SqlAnswer::Wrote { changed, .. } => changed,

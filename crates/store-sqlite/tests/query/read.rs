@@ -1,4 +1,4 @@
-//! What the table shows.
+//! What the table `jobs` shows.
 
 use std::time::Duration;
 

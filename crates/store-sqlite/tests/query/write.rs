@@ -1,4 +1,4 @@
-//! What becomes of changes.
+//! Writes of queries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl World {
         self.store.job_get(&tenant(), id(number)).await.unwrap().unwrap()
     }
 
-    /// What a query that changes jobs tells others.
+    /// What has to be announced after a query that changes jobs.
     async fn moved(&self, text: &str) -> MovedJobs {
         match self.answer(text).await {
             SqlAnswer::Wrote { moved, .. } => moved,
@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// Ids of the jobs that a worker who asks for `*` gets.
+    /// Ids of the jobs that a worker gets who asks for `*`.
     async fn taken(&self, mocks: bool) -> Vec<JobId> {
         let take = Take {
             tenant: tenant(),
@@ -290,7 +290,7 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
         ("parentJobID = 3", "cannot have children"),
     ];
     for (set, words) in cases {
-        // The first one could be changed, but is not: all or nothing.
+        // The first statement alone would succeed, but it is all or nothing.
         let which = if set == "parentJobID = 3" { 1 } else { 3 };
         let text = format!(
             "UPDATE jobs SET priority = 1 WHERE jobID = 1;
@@ -406,7 +406,7 @@ async fn writes_are_synced_and_there_when_the_file_is_opened_again() {
 async fn a_query_that_panics_is_answered_and_changes_nothing() {
     let world = World::holding([named(1, "a")]).await;
     let adding = "INSERT INTO jobs (name) VALUES ('b'), ('c')";
-    // One query more than are answered at the same time.
+    // One more than the queries that run at the same time.
     for _ in 0..5 {
         let ids = AtomicI64::new(0);
         let panicking = move || match ids.fetch_add(1, Ordering::Relaxed) {

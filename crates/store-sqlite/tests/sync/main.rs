@@ -1,7 +1,7 @@
-//! A sync that failed: what was written before it may be lost, though a later sync succeeds. So
-//! nothing is promised on the file any more, until it has been opened anew and written again.
+//! A failed sync: what was written before it may be lost, although a later sync succeeds. So
+//! nothing more is acknowledged until the file has been reopened and its log rewritten.
 
-// Helpers of tests outside of test functions; clippy cannot tell.
+// Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]
@@ -53,7 +53,7 @@ async fn add(store: &SqliteStore, number: i64, durability: Durability) -> Result
     store.job_insert(insert(vec![job(number)], durability)).await.map(drop)
 }
 
-/// Nothing is promised any more, and what is there can be read.
+/// Writes are refused, and reads still work.
 async fn assert_stopped(store: &SqliteStore) {
     for _ in 0..2 {
         assert_doubted(store.flush().await);
@@ -64,7 +64,7 @@ async fn assert_stopped(store: &SqliteStore) {
     assert!(store.job_get(&tenant(), id(1)).await.unwrap().is_some(), "reads go on");
 }
 
-/// A restart writes everything again, and then promises again.
+/// A restart rewrites the log, and then writes are accepted again.
 async fn assert_mended_by_a_restart(file: &File, store: SqliteStore) {
     store.close().await;
     assert!(size(&file.log()) > 0, "what is in doubt is not moved into the file");
@@ -99,7 +99,7 @@ async fn after_a_failed_sync_nothing_is_promised_until_a_restart() {
     assert_mended_by_a_restart(&file, store).await;
 }
 
-/// Writes so much, unsynced, that the log is moved into the file at least once.
+/// Writes so much, unsynced, that there is at least one checkpoint.
 async fn write_past_a_checkpoint(store: &SqliteStore) -> bool {
     const MEGABYTE: usize = 1024 * 1024;
     for number in 100..160 {
@@ -169,7 +169,7 @@ async fn a_query_that_changes_jobs_promises_nothing_either() {
     assert_mended_by_a_restart(&file, store).await;
 }
 
-/// A process that died may have been told of a failed sync and not have lived to say so.
+/// A process that died may have seen a failed sync and not lived to mark the file.
 #[tokio::test]
 async fn the_first_daemon_after_a_crash_writes_the_log_again() {
     let file = File::new();

@@ -1,4 +1,4 @@
-//! A disk that refuses to sync: SQLite's own file system, with syncs that fail when a test says so.
+//! A disk that fails to sync: SQLite's default VFS, with syncs that fail on request.
 
 #![allow(unsafe_code, reason = "SQLite's file system is a table of C functions")]
 
@@ -13,7 +13,7 @@ use rusqlite::ffi;
 struct Disk {
     /// Names of open files, by the address of SQLite's handle.
     names: HashMap<usize, String>,
-    /// How many syncs of a file are still to fail.
+    /// How many further syncs of a file fail.
     failing: HashMap<String, u32>,
     synced: HashMap<String, u32>,
 }
@@ -23,7 +23,7 @@ static ORIGINAL: OnceLock<usize> = OnceLock::new();
 static SYNC: OnceLock<unsafe extern "C" fn(*mut ffi::sqlite3_file, c_int) -> c_int> =
     OnceLock::new();
 
-/// Every connection of this process from now on can be failed.
+/// Installs the VFS for all connections that this process opens from now on.
 pub(crate) fn install() {
     ORIGINAL.get_or_init(|| {
         // SAFETY: the default file system exists and lives as long as the process, as does the
@@ -48,7 +48,7 @@ pub(crate) fn fail_syncs(path: &Path, times: u32) {
     DISK.lock().unwrap().failing.insert(path.to_str().unwrap().to_owned(), times);
 }
 
-/// How many syncs of this file failed that were to fail.
+/// How many syncs of this file have failed on request.
 pub(crate) fn are_left(path: &Path) -> u32 {
     DISK.lock().unwrap().failing.get(path.to_str().unwrap()).copied().unwrap_or(0)
 }
@@ -65,8 +65,8 @@ unsafe extern "C" fn open(
     flags: c_int,
     out_flags: *mut c_int,
 ) -> c_int {
-    // SAFETY: all arguments are SQLite's own, and go to the function that they were meant for. The
-    // table of methods of an open file is constant; its copy is never freed.
+    // SAFETY: all arguments come from SQLite, and are passed to the function that they are meant
+    // for. The method table of an open file is constant; its copy is never freed.
     unsafe {
         let original = *ORIGINAL.get().unwrap() as *mut ffi::sqlite3_vfs;
         let opened = (*original).xOpen.unwrap()(original, name, file, flags, out_flags);
@@ -93,6 +93,6 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     }
     *disk.synced.entry(name).or_default() += 1;
     drop(disk);
-    // SAFETY: the file is SQLite's, and the method was its own.
+    // SAFETY: the file is SQLite's, and the method is its original one.
     unsafe { SYNC.get().unwrap()(file, flags) }
 }
