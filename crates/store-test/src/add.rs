@@ -1,4 +1,4 @@
-//! Adds that the store decides about: keys, unique keys and parents, all of it or nothing.
+//! Adds that the store decides: idempotency keys, unique keys and parents, all or nothing.
 
 use bytes::Bytes;
 
@@ -21,7 +21,7 @@ pub(crate) fn add_of(jobs: impl IntoIterator<Item = NewJob>, key: Option<Idempot
     Add { tenant: acme(), jobs: jobs.into_iter().collect(), key }
 }
 
-/// What an add with this key, made at `NOW`, leaves behind.
+/// The record of an add with this key, made at `NOW`.
 fn record(text: &str, ids: &[i64]) -> IdempotencyRecord {
     let ids = ids.iter().map(|number| id(*number)).collect();
     IdempotencyRecord::new(&acme(), &keyed(text).unwrap(), ids, NOW)
@@ -56,7 +56,7 @@ pub async fn an_add_with_a_key_that_is_known_adds_nothing(harness: &dyn Harness)
     let known = record("k", &[1, 2]);
     assert_eq!(store.at(NOW).idempotency_get(&acme(), "k").await.unwrap(), Some(known.clone()));
 
-    // Whether what they say is the same is the caller's matter.
+    // The caller compares the fingerprints.
     for fingerprint in [1, u64::MAX - 1] {
         let key = Some(IdempotencyKey { key: "k".into(), fingerprint });
         let again = store.job_add(add_of([job_of("other", 3)], key)).await.unwrap();

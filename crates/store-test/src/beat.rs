@@ -1,4 +1,4 @@
-//! Leases that last as long as a daemon's number: one beat renews them all.
+//! Leases that last as long as a daemon's sysid: one beat renews them all.
 
 use windlass_core::job::Boot;
 use windlass_core::store::{
@@ -14,7 +14,7 @@ use crate::fixture::{
 };
 use crate::kin::put;
 
-/// A store on which daemon 7 has its number.
+/// A store on which daemon 7 holds its sysid.
 async fn with_daemon(harness: &dyn Harness) -> (Subject, SysidGrant) {
     let store = Subject::fresh(harness).await;
     let grant = granted(&store, 7, NOW).await;
@@ -189,7 +189,7 @@ pub async fn a_claim_on_the_beat_of_a_number_that_was_given_back_takes_nothing(
     assert_eq!(store.get(1).await.state, State::Queued);
 }
 
-/// A late beat makes them good, if nobody broke them meanwhile.
+/// A late beat makes them valid again, unless they were broken in the meantime.
 pub async fn a_beat_that_is_late_prolongs_leases_that_ran_out(harness: &dyn Harness) {
     let (store, grant) = with_daemon(harness).await;
     store.add([job(1)]).await;

@@ -1,4 +1,4 @@
-//! Due jobs are taken under new leases, each by one caller, in the right order.
+//! Claims: due jobs get new leases, each for one caller, in the right order.
 
 use std::time::Duration;
 
@@ -53,7 +53,8 @@ pub async fn s0_5_a_job_is_not_claimed_before_its_time(harness: &dyn Harness) {
 
 pub async fn s2_26_the_oldest_goes_first(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    // Who has been due the longest, then whose id is the oldest; the order of arrival is nothing.
+    // The one that has been due the longest, then the smallest id; the order of arrival does not
+    // matter.
     let later_due = NewJob { run_at: after(1), ..job(1) };
     store.add([job(5), job(3), job(4), later_due, job(2)]).await;
     assert_eq!(claimed_numbers(&store.claim("t", 2, after(1)).await), [2, 3]);
@@ -118,7 +119,7 @@ pub async fn a_running_job_is_not_claimed_again(harness: &dyn Harness) {
     let claimed = store.claim_one("t", NOW).await;
     assert!(store.claim("t", 10, NOW).await.is_empty());
 
-    // Not even when its lease has run out: somebody has to break it first.
+    // Not even after its lease has expired: it has to be broken first.
     assert!(store.claim("t", 10, NOW + LEASE * 100).await.is_empty());
     assert_eq!(store.get(1).await, claimed.job);
 }
@@ -233,7 +234,7 @@ pub async fn the_tokens_of_one_job_grow(harness: &dyn Harness) {
     assert_eq!(claim(101).await.unwrap().len(), 3);
 }
 
-/// A store may make very many due jobs ready step by step, and finds this one all the same.
+/// A store may promote very many due jobs in steps; it still finds this one.
 pub async fn a_due_job_is_found_behind_very_many_that_came_due_before_it(harness: &dyn Harness) {
     const GLUT: i64 = 12_000;
     let store = Subject::fresh(harness).await;

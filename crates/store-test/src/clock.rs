@@ -1,5 +1,5 @@
-//! The wall clock is set while the store is used. What is counted as a duration lasts as long as it
-//! was to last, and what is ready stays so; jobs that wait for a time of day wait for it.
+//! The wall clock is set while the store is in use. Durations keep their length, and ready jobs
+//! stay ready; jobs that wait for a time of day still wait for it.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::fixture::{
 
 const HOUR: u64 = 3600;
 
-/// The clock before it is set, and after.
+/// The clock before and after it is set.
 const STEPS: [(u64, u64); 2] = [(HOUR, 0), (0, HOUR)];
 
-/// The wall clock is set, and a write lets the store notice it.
+/// Sets the wall clock; a write makes the store notice it.
 async fn set(store: &Subject, to: Timestamp) {
     store.set_clock(to);
     store.boot_next().await.unwrap();

@@ -1,4 +1,4 @@
-//! Many callers at once, and every job is still one caller's.
+//! Many callers at once, and each job still belongs to one of them.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -19,7 +19,7 @@ use crate::fixture::{
 const TAKERS: u16 = 8;
 const JOBS: i64 = 2000;
 
-/// Runs the same work that many times at once and gathers what it returns.
+/// Runs the same work that many times at once and collects the results.
 async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     count: u16,
     work: impl Fn(u16) -> F,
@@ -175,7 +175,7 @@ pub async fn tokens_stay_distinct_when_a_job_goes_round(harness: &dyn Harness) {
             let mut tokens = Vec::new();
             for _ in 0..50 {
                 let claim = Claim { owner: sysid(owner), ..claim_of(vec![pick("t", 1)]) };
-                // Somebody with a larger token may have been faster.
+                // A claim with a larger token may have been faster.
                 let claimed = match store.job_claim(claim).await {
                     Err(Error::Conflict(_)) => continue,
                     claimed => claimed.unwrap(),

@@ -1,4 +1,4 @@
-//! What waits, and the numbers of every type, after every kind of change.
+//! Waiting types and the counters of every type, after every kind of change.
 
 use std::time::Duration;
 

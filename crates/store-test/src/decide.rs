@@ -1,4 +1,4 @@
-//! Pure decisions on what is there, and the edits that they answer with: all of them or none.
+//! Pure decisions on existing jobs, and the edits that they return: all are applied or none.
 
 use std::time::Duration;
 
@@ -404,7 +404,7 @@ pub async fn a_refusal_undoes_all_before_it(harness: &dyn Harness) {
     });
     let refused = store.job_decide(refusing).await;
     assert_eq!(refused, Err(Error::Refused(Refusal::new(405, "no"))));
-    // An edit that cannot be carried out refuses as well.
+    // So does an edit that cannot be applied.
     let twice = [first_edits, vec![insert(job(4))]].concat();
     store.refused(crate::kin::edits(twice)).await;
 

@@ -1,4 +1,4 @@
-//! A job goes with all that belongs to it, unless it runs.
+//! A job is deleted with everything that belongs to it, unless it is running.
 
 use bytes::Bytes;
 
@@ -46,7 +46,7 @@ pub async fn an_ended_job_goes_with_all_that_belongs_to_it(harness: &dyn Harness
     assert_eq!(store.job_payload(&acme(), id(1)).await.unwrap(), None);
     assert_eq!(store.payload_piece(id(1), 0).await.unwrap(), None);
 
-    // Nothing of it comes back under a job that is given its id.
+    // Nothing of it reappears with a job that has the same id.
     assert_eq!(store.insert([job(1)]).await, [Inserted::New]);
     assert_eq!(store.get(1).await, queued(&job(1)));
     assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));

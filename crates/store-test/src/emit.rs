@@ -1,4 +1,4 @@
-//! Jobs that an attempt asked for enter with its end, or not at all.
+//! Jobs that an attempt emitted are inserted with its end, or not at all.
 
 use bytes::Bytes;
 use windlass_core::family::Unfit;
@@ -15,7 +15,7 @@ use crate::fixture::{
     settlement,
 };
 
-/// A job of the type `new` that an attempt asks for, which ends at `after(1)`.
+/// A job of the type `new`, emitted by an attempt that ends at `after(1)`.
 fn new(number: i64) -> NewJob {
     NewJob { run_at: after(1), created_at: after(1), ..job_of("new", number) }
 }
@@ -24,7 +24,7 @@ fn keyed(number: i64) -> NewJob {
     NewJob { unique: Some("key".into()), ..new(number) }
 }
 
-/// A child as an attempt asks for it: how it begins is for the store to say.
+/// A child as an attempt emits it: the store decides its first state.
 fn child_of(number: i64, parent: i64) -> NewJob {
     NewJob { parent: Some(id(parent)), ..new(number) }
 }
@@ -33,7 +33,7 @@ fn asking(claimed: &Claimed, adds: Vec<NewJob>) -> Settlement {
     Settlement { adds, ..settlement(claimed, FINISHED) }
 }
 
-/// A store with the job 1, which runs.
+/// A store in which job 1 is running.
 async fn running(harness: &dyn Harness) -> (Subject, Claimed) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;

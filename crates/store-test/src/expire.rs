@@ -1,4 +1,4 @@
-//! Leases run out and are broken; jobs that wait past their limit are given up.
+//! Expired leases are broken; jobs that waited too long are given up.
 
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ pub async fn a_lost_job_is_given_up_unless_it_runs_or_has_ended(harness: &dyn Ha
     assert_eq!(store.get(2).await, running.job);
 }
 
-/// Gives up what came due so many seconds ago.
+/// Gives up unhandled jobs that came due this many seconds ago.
 fn unhandled(name: &str, seconds: u64) -> GiveUp {
     let due_for = Duration::from_secs(seconds);
     GiveUp {

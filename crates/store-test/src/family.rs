@@ -1,4 +1,4 @@
-//! Parents wait for their children, whatever ends these; the native verbs keep the rules.
+//! Parents wait for their children, whatever ends them; the native calls follow the rules.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const PAUSED: State = State::Paused;
 const CANCELLED: State = State::Cancelled;
 const ENDED_CANCELLED: Verdict = Verdict::End(Ending::Cancelled);
 
-/// A parent, number 1, that waits for these children.
+/// Parent job 1, which waits for these children.
 async fn waiting(harness: &dyn Harness, children: impl IntoIterator<Item = i64>) -> Subject {
     let store = Subject::fresh(harness).await;
     let parent = store.parent_with(children).await;

@@ -1,5 +1,5 @@
-//! What the cases are written with: a store with shorter words, and jobs that are described by
-//! what matters to the case.
+//! Helpers for the cases: short forms of the store's calls, and jobs described only by what matters
+//! to the case.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::Harness;
 
 /// The time at which the cases begin.
 pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
-/// How long a claim by the shorter words lasts.
+/// How long a claim by the short forms lasts.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 /// How long ended jobs are kept.
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Pages that a walk through a listing asks for before it gives up.
+/// Pages after which a walk through a listing gives up.
 const PAGES_MAX: usize = 10_000;
 
 /// So many seconds after `NOW`.
@@ -81,7 +81,7 @@ pub(crate) fn job_of(name: &str, number: i64) -> NewJob {
     NewJob { key: key(name), ..job(number) }
 }
 
-/// How a store shows a job that was just inserted.
+/// A job as a store returns it after it was inserted.
 pub(crate) fn queued(new: &NewJob) -> Job {
     Job::queued(new.clone())
 }
@@ -106,7 +106,7 @@ pub(crate) fn lease_ref(claimed: &Claimed) -> LeaseRef {
     LeaseRef { tenant: claimed.job.key.tenant.clone(), id: claimed.job.id, token }
 }
 
-/// The verdict on a claimed job, with the status that goes with it.
+/// The settlement of a claimed job, with a status that fits the verdict.
 pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
     let status = match verdict {
         Verdict::End(Ending::Finished) | Verdict::Repeat { .. } => Some(Status::OK),
@@ -131,24 +131,24 @@ pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
 pub(crate) const FINISHED: Verdict = Verdict::End(Ending::Finished);
 pub(crate) const FAILED: Verdict = Verdict::End(Ending::Failed);
 
-/// The next attempt comes as long after this one as `run_at` is after `NOW`.
+/// Another attempt, as long after this one as `run_at` is after `NOW`.
 pub(crate) fn again(run_at: Timestamp) -> Verdict {
     Verdict::Again { after: run_at.since(NOW) }
 }
 
-/// As `again`.
+/// Like `again`.
 pub(crate) fn release(run_at: Timestamp) -> Verdict {
     Verdict::Release { after: Some(run_at.since(NOW)) }
 }
 
-/// A log of what a handler wrote.
+/// A log with this output of a handler.
 pub(crate) fn said(text: &str) -> Log {
     let mut log = Log::new();
     log.push(Stream::Out, text);
     log
 }
 
-/// Gives up what has expired, as an error that says so.
+/// Gives up expired jobs, with an error that says so.
 pub(crate) fn give_up_expired() -> GiveUp {
     GiveUp {
         which: Overdue::Expired,
@@ -159,7 +159,7 @@ pub(crate) fn give_up_expired() -> GiveUp {
     }
 }
 
-/// A handler with nothing but what it must have.
+/// A minimal handler.
 pub(crate) fn handler_spec() -> HandlerSpec {
     HandlerSpec::new(Lang::Sh, "true")
 }
@@ -177,7 +177,7 @@ pub(crate) fn claimed_numbers(claimed: &[Claimed]) -> Vec<i64> {
     numbers(claimed.iter().map(|claimed| &claimed.job))
 }
 
-/// A store under test. All verbs of the store are there as well.
+/// A store under test; dereferences to the store.
 #[derive(Clone)]
 pub(crate) struct Subject {
     pub(crate) store: Arc<dyn Store>,
@@ -200,7 +200,7 @@ impl Subject {
         Subject { store, clock: harness.clock() }
     }
 
-    /// The store when it is this time; time never goes back.
+    /// The store, after its clock was moved to this time; never backwards.
     pub(crate) fn at(&self, now: Timestamp) -> &Subject {
         self.clock.advance_to(now);
         self
@@ -210,17 +210,17 @@ impl Subject {
         self.clock.now()
     }
 
-    /// Somebody sets the wall clock; no time passes.
+    /// Sets the wall clock; no time passes.
     pub(crate) fn set_clock(&self, now: Timestamp) {
         self.clock.set(now);
     }
 
-    /// Another attempt at this time, decided now.
+    /// A verdict made now: another attempt at this time.
     pub(crate) fn again(&self, run_at: Timestamp) -> Verdict {
         Verdict::Again { after: run_at.since(self.now()) }
     }
 
-    /// Released until this time, decided now.
+    /// A verdict made now: released until this time.
     pub(crate) fn release(&self, run_at: Timestamp) -> Verdict {
         Verdict::Release { after: Some(run_at.since(self.now())) }
     }
@@ -243,7 +243,7 @@ impl Subject {
         self.changed_since(Revision::default(), usize::MAX, now).await
     }
 
-    /// What changed, of types with and without a handler together.
+    /// Changes of types with and without a handler, together.
     pub(crate) async fn changed_since(
         &self,
         since: Revision,
@@ -265,14 +265,14 @@ impl Subject {
         self.at(now).job_claim(claim_of(vec![pick(name, limit)])).await.unwrap()
     }
 
-    /// Claims the one job that the type has to give.
+    /// Claims the only ready job of the type.
     pub(crate) async fn claim_one(&self, name: &str, now: Timestamp) -> Claimed {
         let mut claimed = self.claim(name, 2, now).await;
         assert_eq!(claimed.len(), 1, "one job of {name} is due");
         claimed.remove(0)
     }
 
-    /// Renews leases until this time; answers with those that are lost.
+    /// Renews leases until this time; returns those that are lost.
     pub(crate) async fn renew(&self, leases: Vec<LeaseRef>, until: Timestamp) -> Vec<LeaseRef> {
         let renew = Renew { leases, hold: Some(until.since(self.now())) };
         self.job_renew(renew).await.unwrap()
@@ -292,7 +292,7 @@ impl Subject {
         answer
     }
 
-    /// Adds a job of a type that has no other due one, runs it and settles it a second later.
+    /// Adds a job of a type that has no other due job, claims it, and settles it a second later.
     pub(crate) async fn ran(&self, new: NewJob, verdict: Verdict) -> Claimed {
         let (name, run_at) = (new.key.name.as_str().to_owned(), new.run_at);
         self.add([new]).await;
@@ -342,7 +342,7 @@ impl Subject {
         panic!("a listing without an end");
     }
 
-    /// All that a listing has, however it is cut into pages.
+    /// A whole listing, however it is split into pages.
     pub(crate) async fn listed(&self, list: List) -> Vec<Job> {
         self.pages(list).await.into_iter().flat_map(|page| page.jobs).collect()
     }

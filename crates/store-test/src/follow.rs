@@ -1,4 +1,4 @@
-//! A job that follows another enters with its end, or not at all.
+//! A job that follows another is inserted with its end, or not at all.
 
 use bytes::Bytes;
 use windlass_core::job::Token;

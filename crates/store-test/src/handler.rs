@@ -1,4 +1,4 @@
-//! Handlers persist in versions; the newest is in force until it is deleted.
+//! Handlers are stored in versions; the newest is current until it is deleted.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Hidden jobs: there for takes that ask for them, and for nobody else.
+//! Hidden jobs: only takes that ask for them get them.
 
 use std::time::Duration;
 

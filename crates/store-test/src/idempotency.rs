@@ -1,4 +1,4 @@
-//! A repeated add with the same key is answered as the first.
+//! A repeated add with the same key gets the answer of the first.
 
 use windlass_core::limit::{IDEMPOTENCY_TTL, REPEATED_RETENTION};
 use windlass_core::store::{Durability, IdempotencyRecord, Insert, Inserted};
@@ -60,7 +60,7 @@ pub async fn a_replayed_insert_keeps_the_key(harness: &dyn Harness) {
     }
 }
 
-/// It was accepted while the store was away, and another daemon's add has its key by now.
+/// It was accepted while the store was away, and another daemon's add has used the key by now.
 pub async fn a_repeat_that_was_accepted_enters_as_cancelled(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let first = record("k", &[1, 2], after(60));

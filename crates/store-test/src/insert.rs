@@ -1,4 +1,4 @@
-//! Jobs come in once, whole and in order.
+//! Jobs are inserted once, completely and in order.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub async fn types_come_into_being_by_themselves(harness: &dyn Harness) {
     let stats = store.stats("t", NOW).await.expect("the type is there");
     assert!(!stats.handler && !stats.suspended);
 
-    // It stays when its last job goes.
+    // The type stays when its last job is deleted.
     assert!(matches!(store.delete(1).await, Changed::Done(_)));
     assert!(store.stats("t", NOW).await.is_some());
 }

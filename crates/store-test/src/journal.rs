@@ -1,4 +1,4 @@
-//! How far a journal has been inserted is kept with the jobs, exactly.
+//! The position of a journal is stored in the same change as its jobs.
 
 use windlass_core::JobId;
 use windlass_core::store::{
@@ -10,7 +10,7 @@ use crate::fixture::{
     FINISHED, NOW, Subject, acme, after, everything_of, id, job, job_of, journal,
 };
 
-/// Jobs from a journal that the store has up to `from`, or up to nothing.
+/// Jobs from a journal of which the store has everything up to `from`, or nothing.
 fn marked(
     jobs: impl IntoIterator<Item = i64>,
     number: i64,
@@ -64,8 +64,8 @@ pub async fn what_is_inserted_again_behind_its_mark_is_a_duplicate(harness: &dyn
     assert_eq!(answers, [Inserted::Duplicate, Inserted::Duplicate, Inserted::New]);
 }
 
-/// Everything that came after the last synced change is gone, and the mark with it, so that
-/// whoever has the journal learns where to go on.
+/// Everything after the last synced change is lost, and the mark with it, so that ingest learns
+/// where to continue.
 pub async fn a_store_that_forgot_says_where_it_is(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let relaxed =
@@ -145,7 +145,7 @@ pub async fn an_insert_that_is_refused_leaves_nothing_behind(harness: &dyn Harne
     assert_eq!(store.id_newest().await.unwrap(), Some(id(1)));
 }
 
-/// Whoever did not hear the answer asks again, and learns that it was done.
+/// A caller that did not get the answer asks again, and learns that it was done.
 pub async fn an_insert_that_comes_twice_happens_once(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let lost = || marked(1..=3, 7, [None, Some(3)]);

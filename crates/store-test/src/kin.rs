@@ -1,4 +1,4 @@
-//! What cases about decisions and families are written with.
+//! Helpers for cases about decisions and families.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use windlass_core::{Extra, Job, Lease, NewJob, State, Timestamp, TypeName};
 
 use crate::fixture::{LEASE, NOW, Subject, acme, id, job_of, sysid, token};
 
-/// A question about `acme`'s jobs.
+/// A decision about `acme`'s jobs.
 pub(crate) fn ask(
     targets: Vec<Target>,
     decide: impl Fn(usize, &FamilyView) -> Result<Decision, Refusal> + Send + Sync + 'static,
@@ -21,7 +21,7 @@ pub(crate) fn ask(
     Ask { tenant, targets, decide: Arc::new(decide), durability }
 }
 
-/// A question whose answer does not depend on what is seen.
+/// A decision that does not depend on what it is shown.
 pub(crate) fn edits(edits: Vec<Edit>) -> Ask {
     let targets = vec![Target::New { only: None, parent: None }];
     ask(targets, move |_, _| Ok(Decision { edits: edits.clone(), id: None }))
@@ -35,7 +35,7 @@ pub(crate) fn insert(new: NewJob) -> Edit {
     Edit::Insert(Box::new(new))
 }
 
-/// A child of this parent; it is paused.
+/// A paused child of this parent.
 pub(crate) fn child(number: i64, parent: i64) -> NewJob {
     NewJob { parent: Some(id(parent)), paused: true, ..job_of("child", number) }
 }
@@ -57,7 +57,7 @@ pub(crate) fn leased_by(token: Token, whole: &FullJob, now: Timestamp) -> Job {
 
 /// Takes up to `limit` of `acme`'s due jobs with these names under leases that begin at `now`.
 pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
-    // A decision may be asked more than once, so the token is not its own.
+    // A decision may be called more than once, so it must not make the token.
     let token = token();
     let decide = move |whole: &FullJob, _| {
         let put = Put { job: leased_by(token, whole, now), payload: None, purge_at: None };
@@ -83,12 +83,12 @@ pub(crate) fn run_at_text(text: &str) -> Extra {
 }
 
 impl Subject {
-    /// Carries out edits that nothing stands against.
+    /// Applies edits, which must succeed.
     pub(crate) async fn edit(&self, list: Vec<Edit>) -> Decided {
         self.job_decide(edits(list)).await.unwrap()
     }
 
-    /// What a question that changes nothing is shown.
+    /// What a decision is shown.
     pub(crate) async fn seen(&self, target: Target) -> FamilyView {
         let seen = Arc::new(std::sync::Mutex::new(FamilyView::default()));
         let shown = seen.clone();
@@ -104,14 +104,14 @@ impl Subject {
         self.seen(Target::Job(id(number))).await.job.expect("the job is there")
     }
 
-    /// Makes the job what `change` makes of it.
+    /// Applies `change` to the job.
     pub(crate) async fn alter(&self, number: i64, change: impl FnOnce(&mut Job)) -> Decided {
         let mut job = self.get(number).await;
         change(&mut job);
         self.edit(vec![put(job)]).await
     }
 
-    /// These edits cannot be carried out.
+    /// Expects these edits to be refused.
     pub(crate) async fn refused(&self, ask: Ask) {
         let answer = self.job_decide(ask).await;
         assert!(matches!(answer, Err(Error::Conflict(_))), "it is not refused: {answer:?}");
@@ -134,7 +134,7 @@ impl Subject {
         states
     }
 
-    /// Job 1 of the type `parent`, which runs, with children of the type `child`.
+    /// Running job 1 of the type `parent`, with children of the type `child`.
     pub(crate) async fn parent_with(&self, children: impl IntoIterator<Item = i64>) -> Claimed {
         self.add([job_of("parent", 1)]).await;
         let claimed = self.claim_one("parent", NOW).await;

@@ -1,11 +1,11 @@
 //! ONE conformance suite that every store must pass, written from the text of the contract in
 //! `windlass_core::store`, and a seeded model test that compares a store with the reference store.
 //!
-//! A store's test file gives a [`Harness`] and one line, `windlass_store_test::conformance!(..)`,
-//! which makes one named test of every case below, in a module per area. Stores go by a clock that
-//! the cases move, so none sleeps.
+//! A store's test file provides a [`Harness`] and one line,
+//! `windlass_store_test::conformance!(..)`, which makes every case below a named test, in one
+//! module per area. The cases move the clock of the store, so none sleeps.
 
-// Everything in this crate is a test, although the compiler cannot see it.
+// Everything in this crate is test code, which the compiler cannot see.
 #![allow(clippy::unwrap_used)]
 
 mod add;
@@ -67,22 +67,22 @@ pub fn clock() -> Arc<ManualClock> {
 /// Makes the stores that the cases run on.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// What its stores go by; made by `clock()`.
+    /// The clock of its stores; made by `clock()`.
     fn clock(&self) -> Arc<ManualClock>;
 
     /// A new, empty store.
     async fn fresh(&self) -> Arc<dyn Store>;
 
-    /// Another handle on the same data as the newest `fresh()` gave, as a second daemon would open
-    /// it. `None` when the store is for one daemon only.
+    /// Another handle on the data of the newest `fresh()` store, as a second daemon would open it.
+    /// `None` if the store is for one daemon only.
     async fn second(&self) -> Option<Arc<dyn Store>>;
 
-    /// Closes the store and opens it again on the same data. `None`, and the store as it was, when
-    /// nothing outlives a close.
+    /// Closes the store and reopens it on the same data. `None`, without closing it, if its data is
+    /// lost when it is closed.
     async fn reopen(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>>;
 
     /// Undoes everything that the newest `fresh()` store did since its last synced change, as a
-    /// crash of its server or a power cut does, and gives the store to go on with. `None` when
-    /// this cannot be brought about.
+    /// crash of its server or a power cut would, and returns the store to continue with. `None` if
+    /// that is not possible.
     async fn undo_relaxed(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>>;
 }

@@ -1,4 +1,4 @@
-//! The store itself: what it can do, whether it answers, and its end.
+//! The store itself: capabilities, ping and close.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::fixture::{
 };
 use crate::kin::{edits, glob, take};
 
-/// How long the store is given to return from `changed` although it never may.
+/// How long a case waits to see that `changed` does not return.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 pub async fn it_answers_and_flushes(harness: &dyn Harness) {
@@ -121,7 +121,7 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
     store.close().await;
 }
 
-/// What was answered before the end, or after it was asked for, is kept.
+/// Calls that succeeded before or during the close are kept.
 pub async fn a_close_finishes_what_is_under_way(harness: &dyn Harness) {
     const ADDS: i64 = 50;
     let store = Subject::fresh(harness).await;

@@ -1,4 +1,4 @@
-//! Listings are newest first, filtered, and complete however they are cut into pages.
+//! Listings are newest first, filtered, and complete however they are split into pages.
 
 use windlass_core::limit::PAGE_JOBS_MAX;
 use windlass_core::store::List;

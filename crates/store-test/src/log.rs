@@ -1,4 +1,4 @@
-//! The logs of the attempts, the result, and what a running attempt says of itself.
+//! Logs of attempts, results, and the progress of running attempts.
 
 use windlass_core::job::{Progress, Token};
 use windlass_core::limit::{LOG_ATTEMPTS_MAX, LOG_BYTES_MAX, RESULT_BYTES_MAX};

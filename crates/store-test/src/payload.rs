@@ -1,4 +1,4 @@
-//! Payloads come back byte by byte, inline or in pieces.
+//! Payloads are returned unchanged, inline or in pieces.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use windlass_core::{NewJob, Payload};
 use crate::Harness;
 use crate::fixture::{NOW, Subject, acme, after, again, id, job, settlement};
 
-/// So many bytes of all values, in no order that a store could guess.
+/// Pseudo-random bytes of all values.
 fn noise(bytes: usize) -> Bytes {
     let mut random = fastrand::Rng::with_seed(bytes as u64);
     (0..bytes).map(|_| random.u8(..)).collect()

@@ -1,5 +1,5 @@
-//! What was answered is still there when the store is closed and opened again. A store that lives
-//! in memory only ends these cases at once.
+//! What was answered still exists after the store is closed and reopened. These cases do nothing
+//! for a store that is only in memory.
 
 use std::time::Duration;
 

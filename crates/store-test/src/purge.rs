@@ -1,4 +1,4 @@
-//! Ended jobs are kept for their time and then cleared away.
+//! Ended jobs are kept for their retention and then deleted.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::fixture::{
     numbers, said, settlement,
 };
 
-/// Runs a job that is to be purged so many seconds after `NOW`.
+/// Runs a job that is due to be purged this many seconds after `NOW`.
 async fn ended(store: &Subject, number: i64, purge_seconds: u64) {
     store.add([job(number)]).await;
     let claimed = store.claim_one("t", NOW).await;

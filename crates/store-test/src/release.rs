@@ -1,4 +1,4 @@
-//! A running job is handed back unharmed.
+//! Releases of running jobs: the attempt does not count.
 
 use windlass_core::job::Ended;
 use windlass_core::retry::Verdict;
@@ -67,7 +67,7 @@ pub async fn a_job_that_was_not_begun_goes_back_to_its_old_place(harness: &dyn H
     let seen = store.get(1).await;
     assert_eq!((seen.state, seen.attempt, seen.run_at), (State::Queued, 0, NOW));
     assert_eq!(claimed_numbers(&store.claim("t", 3, after(5)).await), [1, 2, 3]);
-    // Also when the clock was set back meanwhile.
+    // Also if the clock was set back in the meantime.
     let second = store.claim("t", 1, after(5)).await;
     assert!(second.is_empty());
     store.add([NewJob { run_at: after(5), created_at: after(5), ..job(4) }]).await;

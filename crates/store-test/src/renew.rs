@@ -1,4 +1,4 @@
-//! Leases are prolonged by those who hold them, and by nobody else.
+//! Only the holder of a lease can renew it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Jobs that run again by themselves: the same job, as if it were new, at its next time.
+//! Repeats: the same job is queued as if new, at its next time.
 
 use windlass_core::job::Ended;
 use windlass_core::retry::Verdict;

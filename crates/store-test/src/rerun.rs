@@ -1,4 +1,4 @@
-//! Ended jobs are queued again, one by one or many of a type.
+//! Reruns of ended jobs: single ones, or many of a type.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Types are suspended, resumed and set.
+//! Types: suspend, resume and settings.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub async fn every_setting_comes_back(harness: &dyn Harness) {
     assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), full());
 }
 
-/// An older version may have taken them.
+/// An older version may have accepted them.
 pub async fn numbers_out_of_range_are_read_as_the_nearest_within(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let retry = RetryPolicy { factor: -5.0, attempts: 0, ..RetryPolicy::default() };

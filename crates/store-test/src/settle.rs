@@ -1,4 +1,4 @@
-//! Verdicts on running jobs: finish and retry; and nothing for those who do not own them.
+//! Settlements of running jobs: finish and retry; refused for callers that do not hold the lease.
 
 use windlass_core::job::{Ended, Token};
 use windlass_core::retry::Verdict;

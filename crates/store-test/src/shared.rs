@@ -1,5 +1,5 @@
-//! Two handles on the same data, as two daemons have them, see each other's work. A store that is
-//! for one daemon only has no second handle, and these cases end at once.
+//! Two handles on the same data, as of two daemons, see each other's changes. These cases do
+//! nothing for a store that is for one daemon only.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::fixture::{
 };
 use crate::kin::{glob, take};
 
-/// Adds that another daemon may miss before it must have heard of one.
+/// Adds that another daemon may miss before it must have been notified of one.
 const ADDS_UNHEARD_MAX: i64 = 100;
 const BETWEEN_ADDS: Duration = Duration::from_millis(100);
 
@@ -119,7 +119,7 @@ pub async fn with_wakes_one_hears_of_what_the_other_added(harness: &dyn Harness)
         return;
     }
     let mut heard = tokio::spawn(async move { second.changed().await });
-    // The first adds may come before the other one listens.
+    // The first adds may come before the other daemon listens.
     for number in 1..=ADDS_UNHEARD_MAX {
         first.add([job(number)]).await;
         if tokio::time::timeout(BETWEEN_ADDS, &mut heard).await.is_ok() {
@@ -197,7 +197,7 @@ pub async fn a_mark_that_the_other_moved_is_behind(harness: &dyn Harness) {
     assert_eq!(first.find(3).await, None);
 }
 
-/// One decides with the store, the other one accepted while it was away.
+/// One add is decided in the store; the other was accepted while the store was away.
 pub async fn a_key_that_the_other_used_makes_an_ingest_a_repeat(harness: &dyn Harness) {
     let Some((first, second)) = two(harness).await else { return };
     first.job_add(add_of([job(1)], keyed("k"))).await.unwrap();

@@ -1,7 +1,7 @@
-//! The list of every case, and the macro that makes one named test of each.
+//! The list of all cases, and the macro that makes each a named test.
 
-/// Makes the list of cases known to other crates, and the macro that turns it into tests. A case
-/// that is written but not listed is unreachable code, which the compiler reports.
+/// Defines the list of cases and the macro that turns it into tests. A case that is not listed is
+/// dead code, which the compiler reports.
 macro_rules! suite {
     ($d:tt $($area:ident { $($case:ident)* })*) => {
         /// Every case, by area.
@@ -11,7 +11,7 @@ macro_rules! suite {
             })*
         }
 
-        /// One test for every case, with a harness of its own: `conformance!(Harness::new())`.
+        /// One test for every case, each with its own harness: `conformance!(Harness::new())`.
         #[macro_export]
         macro_rules! conformance {
             ($d harness:expr) => {

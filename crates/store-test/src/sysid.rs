@@ -1,4 +1,4 @@
-//! Daemons take numbers that nobody else has, under a lease, with boot numbers that only grow.
+//! Sysids: unique, under a lease, with boot numbers that only grow.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use windlass_core::{Sysid, Timestamp};
 use crate::Harness;
 use crate::fixture::{LEASE, NOW, Subject, after, id, job, sysid};
 
-/// Reservations that are under way at once when a case takes many.
+/// Concurrent reservations of a case that takes many.
 const AT_ONCE: usize = 65;
 
 fn reserve(wanted: Option<u16>) -> SysidReserve {
@@ -63,7 +63,7 @@ pub async fn s0_58_a_released_number_is_free_at_once(harness: &dyn Harness) {
     let second = granted(&store, Some(7), NOW).await;
     assert!(second.boot > first.boot);
 
-    // The first daemon has nothing to say about it any more.
+    // The first daemon can no longer renew or release it.
     store.sysid_release(first.sysid, first.boot).await.unwrap();
     assert_eq!(listed(&store, NOW).await, [sysid(7)]);
     assert!(refused(&store, Some(7), NOW).await);
@@ -121,7 +121,7 @@ pub async fn a_number_that_was_never_used_is_preferred(harness: &dyn Harness) {
     assert_ne!(next.sysid, used.sysid);
 }
 
-/// Takes every number there is; all are free again after 10 seconds, and 77 after 9 already.
+/// Takes every sysid; all are free again after 10 seconds, and 77 after 9.
 async fn take_all(store: &Subject) {
     let wanted: Vec<u16> = (1..=SYSID_MAX).collect();
     for some in wanted.chunks(AT_ONCE) {
@@ -175,7 +175,7 @@ pub async fn the_newest_id_includes_ended_jobs(harness: &dyn Harness) {
     assert_eq!(store.id_newest().await.unwrap(), Some(id(9)));
 }
 
-/// So that one which has forgotten even what was synced does not give one twice.
+/// So that a store that has lost even synced changes does not grant a boot number twice.
 pub async fn boot_numbers_are_not_below_the_clock(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let first = store.at(NOW).boot_next().await.unwrap();

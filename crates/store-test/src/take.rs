@@ -1,4 +1,4 @@
-//! Due jobs by name: the right ones, in the right order, and what becomes of them.
+//! Takes: due jobs by name, in the right order, and what the decision makes of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub async fn jobs_of_one_millisecond_go_by_their_keys_and_then_what_was_lent(
         ("a", 7, -1 << 60),
     ];
     let order = [6, 7, 5, 4, 2, 3, 1];
-    // Made ready by a promotion, by an edit, and by entering.
+    // Made ready by a promotion, by an edit, and by an insert.
     let add = async |run_at, now| {
         let jobs = keys.map(|(name, number, order_key)| NewJob {
             run_at,
@@ -170,7 +170,7 @@ pub async fn a_list_has_no_patterns(harness: &dyn Harness) {
 pub async fn no_more_than_the_limit_are_asked_for(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=10).map(job)).await;
-    // Every second one is kept back, as failed.
+    // Every second one is not handed out, but fails.
     let every_second = |limit| {
         let decide = move |whole: &FullJob, _| {
             let give = whole.job.id.get() % 2 == 0;
@@ -205,7 +205,7 @@ pub async fn a_job_that_is_lent_is_queued_for_later(harness: &dyn Harness) {
     assert!(store.get(1).await.extra.lent);
     assert!(store.at(after(4)).job_take(lend(after(4), after(9))).await.unwrap().given.is_empty());
     assert_eq!(store.at(after(5)).job_take(lend(after(5), after(9))).await.unwrap().given.len(), 1);
-    // Whoever claims it has it then.
+    // A native claim gets it then.
     let claimed = store.claim_one("t", after(9)).await;
     assert!(!claimed.job.extra.lent && !store.get(1).await.extra.lent);
     store.settle(settlement(&claimed, crate::fixture::again(after(20)))).await;
@@ -367,7 +367,7 @@ pub async fn a_decision_that_cannot_be_carried_out_takes_nothing(harness: &dyn H
     assert_eq!(store.take_of(glob("*"), 9).await, [1]);
 }
 
-/// There are more types than one call looks at, and none but the last fits.
+/// There are more types than one call reads, and only the last one matches.
 pub async fn a_search_that_ends_early_says_where_it_goes_on(harness: &dyn Harness) {
     const TYPES: i64 = 10_500;
     let store = Subject::fresh(harness).await;

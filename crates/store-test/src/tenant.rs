@@ -1,4 +1,4 @@
-//! Nothing of one tenant is ever visible to another, nor can be changed by it, with any verb.
+//! No call shows one tenant's data to another, or lets another change it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::fixture::{
     globex, handler_spec, id, job, job_of, key, lease_ref, release, said, settlement,
 };
 
-/// `acme` has job 1 that waits, job 2 that runs and job 3 that has ended; `globex` has nothing.
+/// `acme` has the queued job 1, the running job 2 and the ended job 3; `globex` has nothing.
 async fn acme_at_work(harness: &dyn Harness) -> (Subject, Claimed) {
     let store = Subject::fresh(harness).await;
     store.add([job_of("ended", 3)]).await;
@@ -33,7 +33,7 @@ async fn acme_at_work(harness: &dyn Harness) -> (Subject, Claimed) {
     (store, running)
 }
 
-/// All that `acme` can see of its jobs.
+/// Everything that `acme` can see of its jobs.
 async fn seen_by_acme(store: &Subject) -> String {
     let jobs = store.listed(everything_of(acme())).await;
     let mut seen = format!("{jobs:?}");

@@ -1,6 +1,6 @@
-//! A store forgets what it had not synced while its clients live on: what was promised is still
-//! there, and everything else can be done again by those who had been answered. For stores that
-//! cannot forget, these cases end at once.
+//! A store loses what it had not synced while its clients live on: what was promised still exists,
+//! and clients can repeat everything else. These cases do nothing for stores that cannot lose
+//! anything.
 
 use bytes::Bytes;
 
@@ -21,13 +21,13 @@ use crate::fixture::{
 use crate::kin::{edits, glob, insert, take, taken_numbers};
 
 impl Subject {
-    /// The store after it has forgotten all that it had not synced.
+    /// The store after it has lost everything that was not synced.
     async fn undone(self, harness: &dyn Harness) -> Option<Subject> {
         let store = harness.undo_relaxed(self.store).await?;
         Some(Subject::of(harness, store))
     }
 
-    /// Something that is forgotten: it is not there afterwards.
+    /// Something that is lost: it must not exist afterwards.
     async fn note(&self) {
         self.add([job_of("forgotten", 999)]).await;
     }
@@ -152,7 +152,7 @@ pub async fn a_daemon_learns_that_its_claim_was_forgotten(harness: &dyn Harness)
     assert_eq!(store.job_claim(on_beat(grant)).await.unwrap().len(), 1, "it is still its number");
 }
 
-/// A job that runs, synced, and how its attempt ends.
+/// A running job, synced, and the settlement of its attempt.
 async fn running(harness: &dyn Harness) -> (Subject, Settlement) {
     let store = Subject::fresh(harness).await;
     store.add([NewJob { unique: Some("u".into()), ..job(1) }]).await;
@@ -168,7 +168,8 @@ async fn running(harness: &dyn Harness) -> (Subject, Settlement) {
     (store, end)
 }
 
-/// Whether the job has ended, with all that its end brought along; nothing comes in part.
+/// Whether the job has ended, with everything that was stored with its end; panics if only a part
+/// was.
 async fn has_ended(store: &Subject) -> bool {
     let ended = store.state(1).await == State::Finished;
     for number in [2, 3] {
@@ -236,7 +237,7 @@ pub async fn a_number_that_was_given_stays_given(harness: &dyn Harness) {
     assert_eq!(store.job_claim(on_beat(grant)).await.unwrap().len(), 1);
 }
 
-/// Else a token would be issued twice.
+/// Otherwise a token could be issued twice.
 pub async fn no_boot_number_is_given_twice(harness: &dyn Harness) {
     let mut store = Subject::fresh(harness).await;
     let mut last = Boot(0);
@@ -331,7 +332,7 @@ pub async fn what_was_set_for_a_type_is_durable(harness: &dyn Harness) {
     assert!(store.stats("t", NOW).await.expect("the type is there").suspended);
 }
 
-/// A daemon that lives on asks only for what changed since it last asked.
+/// A daemon that lives on asks only for changes since its last look.
 pub async fn what_opened_because_it_was_forgotten_is_told(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     if !store.capabilities().forgets {

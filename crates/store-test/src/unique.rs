@@ -1,4 +1,4 @@
-//! While a job with a unique key has not ended, no other one of its type enters.
+//! While a job with a unique key has not ended, no other job of its type with this key is inserted.
 
 use windlass_core::store::{Changed, Inserted};
 use windlass_core::{NewJob, TypeKey};

@@ -1,4 +1,4 @@
-//! Which types are open: what changed, tenant by tenant, and by name; and limits of types.
+//! Open types: changes, by tenant, and by name; and limits of types.
 
 use windlass_core::edit::Edit;
 use windlass_core::limit::BATCH_JOBS_MAX;
@@ -362,7 +362,8 @@ pub async fn picks_of_one_claim_share_a_concurrency(harness: &dyn Harness) {
     assert_eq!(claimed_numbers(&claimed), [1, 2, 3]);
 }
 
-/// A store takes a bounded number of jobs in one claim; whoever asked for more has to hear of it.
+/// A claim takes a bounded number of jobs; a caller that asked for more must learn that there are
+/// more.
 pub async fn what_a_claim_had_no_room_for_is_told_of_again(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let most = BATCH_JOBS_MAX as i64;

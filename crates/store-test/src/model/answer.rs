@@ -1,5 +1,4 @@
-//! What a store answers to an operation, as text in which everything that the contract leaves
-//! open has one form.
+//! A store's answer to an operation as text, normalised where the contract leaves a choice.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -111,7 +110,7 @@ async fn of_read(store: &Subject, read: &Read) -> String {
         }
         Read::Waiting => format!("{:?}", by_key(store.waiting(store.now()).await)),
         Read::Ring => {
-            // When a job that came due is ready is for a look to say.
+            // Which due jobs are already promoted may differ; a look promotes them.
             store.waiting(store.now()).await;
             let first = store.type_first(None, usize::MAX, usize::MAX).await.unwrap();
             let tenants = value::tenants().map(|tenant| (tenant, None)).collect();
@@ -123,7 +122,6 @@ async fn of_read(store: &Subject, read: &Read) -> String {
             format!("{:?}", (sorted(found.types), found.next, found.full))
         }
         Read::Stats(tenant) => {
-            // What is ready is judged at a time that the store was told before.
             let mut stats = store.type_stats(tenant.as_ref()).await.unwrap();
             stats.sort_by(|a, b| a.key.cmp(&b.key));
             format!("{stats:?}")
@@ -144,7 +142,7 @@ async fn of_read(store: &Subject, read: &Read) -> String {
 
 const ERROR: &str = "error: ";
 
-/// Which words an error has is a store's own matter.
+/// The text of an error is up to the store.
 fn text<T: Debug>(answer: Result<T, Error>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
@@ -157,8 +155,8 @@ pub(super) fn is_error(answer: &str) -> bool {
     answer.starts_with(ERROR)
 }
 
-/// Progress is only promised where one job is asked for. Whether a release takes the start of its
-/// attempt back is not laid down, so a start is compared where an attempt must have had it.
+/// Progress is only promised for reads of a single job. The contract does not say whether a release
+/// resets the start of its attempt, so starts are compared only where an attempt must have one.
 fn plain(mut job: Job) -> Job {
     job.progress = None;
     if !matches!(job.state, State::Running | State::Finished) {
@@ -205,7 +203,7 @@ fn by_id(mut jobs: Vec<Job>) -> Vec<Job> {
     jobs.into_iter().map(plain).collect()
 }
 
-/// The order among leases that run out at the same moment is free.
+/// The order of leases that expire at the same moment is not defined.
 fn by_expiry(jobs: Vec<Job>) -> Vec<Job> {
     let expiry = |job: &Job| job.lease.map(|lease| lease.expires_at);
     assert!(jobs.is_sorted_by_key(expiry), "the oldest expiry comes first: {jobs:?}");
@@ -216,7 +214,7 @@ fn by_key(waiting: ChangedTypes) -> impl Debug {
     (sorted(waiting.types), waiting.next_due_at)
 }
 
-/// How often a type changed is the store's own affair, and with it the order of types.
+/// How many revisions a type gets is up to the store, and so is the order of types.
 fn sorted(types: Vec<WaitingType>) -> Vec<WaitingType> {
     let plain = |of_type| WaitingType { revision: Revision::default(), ..of_type };
     let mut types: Vec<WaitingType> = types.into_iter().map(plain).collect();

@@ -1,5 +1,5 @@
-//! Decisions of the model test: plans that can be shown, and that decide the same for every store.
-//! They keep the rules of families, as whoever uses decisions does.
+//! Decisions of the model test: plans that can be printed, and that decide the same for every
+//! store. They follow the rules of families, as all real decisions do.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use windlass_core::{
 
 use crate::fixture::LEASE;
 
-/// What is decided about one job.
+/// The plan for one job.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
     Look(JobId),
-    /// It has a parent, which must be fit.
+    /// With a parent, which must be able to have children.
     AddChild(NewJob),
-    /// Refused when there is another one of its type.
+    /// Refused if there is another job of its type.
     AddOnly(NewJob),
-    /// Like the end of an attempt; refused when nobody has the job.
+    /// Like the end of an attempt; refused if no worker has the job.
     Finish(JobId, Option<Timestamp>),
     Fail(JobId, Option<Timestamp>),
     CancelChild(JobId, Option<Timestamp>),
@@ -35,12 +35,12 @@ pub(super) enum Plan {
     Run(JobId, Sysid, Token),
     Alter(JobId, Box<Alteration>),
     Delete(JobId),
-    /// Lets ended children go.
+    /// Removes the parent from ended children.
     Detach(JobId, Timestamp),
     Refuse,
 }
 
-/// What a job has then, whatever its state is.
+/// The job's new fields, in whatever state it is.
 #[derive(Debug, Clone)]
 pub(super) struct Alteration {
     pub(super) name: TypeName,
@@ -108,7 +108,7 @@ impl Plan {
             Plan::Refuse => return Err("refused"),
             plan => plan.change(seen.job.as_ref().ok_or("no job")?, seen, now)?,
         };
-        // What was seen is part of the answer, so that it is compared.
+        // What was shown is part of the answer, so that it is compared.
         let id = seen.job.as_ref().or(seen.parent.as_ref()).map(|whole| whole.job.id);
         Ok(Decision { edits, id })
     }
@@ -200,9 +200,9 @@ pub(super) struct TakePlan {
     pub(super) room: Vec<(TypeName, u32)>,
     pub(super) owner: Sysid,
     pub(super) token: Token,
-    /// Until when jobs are lent; the others are leased.
+    /// When lent jobs are due again; without it, jobs are leased.
     pub(super) lend: Option<Timestamp>,
-    /// Jobs with ids that this divides are kept back.
+    /// Jobs whose id is divisible by this are not handed out.
     pub(super) keep: i64,
     pub(super) now: Timestamp,
 }

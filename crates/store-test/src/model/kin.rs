@@ -1,4 +1,4 @@
-//! What is decided next in the model's world.
+//! The next decision in the model's world.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::value::tenants;
 use super::world::World;
 use crate::fixture::{Subject, everything_of};
 
-/// Payloads are put at about the sizes at which stores begin to keep them elsewhere.
+/// Payload sizes around those at which stores begin to keep them elsewhere.
 const SIZES: [usize; 5] = [0, 10, 2048, 2049, 9000];
 
 impl World {
@@ -112,8 +112,8 @@ impl World {
     }
 }
 
-/// Ids are used again in this world, and never in the real one: a job that was somebody's child
-/// may name a job of another tenant by now.
+/// Unlike in reality, ids are reused in this world: the parent that a job names may be a job of
+/// another tenant by now.
 async fn is_named_by_others(tenant: &Tenant, parent: JobId, reference: &Subject) -> bool {
     for other in tenants().filter(|other| other != tenant) {
         let jobs = reference.listed(everything_of(other)).await;

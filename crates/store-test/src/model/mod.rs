@@ -1,9 +1,9 @@
-//! The model test: random operations from a seed, done by the reference store and by the store
-//! under test, whose answers must be the same. There are few tenants, types and ids, so that the
-//! operations meet each other often.
+//! The model test: the reference store and the store under test carry out the same random
+//! operations from a seed, and must give the same answers. There are few tenants, types and ids, so
+//! that operations often affect each other.
 //!
-//! Where the contract leaves a store free (the order of types, how a listing is cut into pages,
-//! which free sysid it gives), the answers are put into one form first: see `answer`.
+//! Where the contract leaves a choice (the order of types, how a listing is split into pages, which
+//! free sysid is granted), the answers are normalised first: see `answer`.
 
 mod answer;
 mod decide;
@@ -26,9 +26,9 @@ use world::World;
 
 /// Steps of one seed in the suite.
 const STEPS: u32 = 300;
-/// Steps after which everything is compared.
+/// Everything is compared after each so many steps.
 const STEPS_BETWEEN_FULL: u32 = 100;
-/// Operations before a failure that are shown with it.
+/// Operations before a failure that are printed with it.
 const TRACE_MAX: usize = 12;
 
 pub async fn seeds_1_to_5(harness: &dyn Harness) {
@@ -55,10 +55,10 @@ pub async fn seeds_16_to_20(harness: &dyn Harness) {
     }
 }
 
-/// Compares a fresh store with the reference store over that many random operations. Panics where
-/// they differ, and then prints the seed and what led there. With an odd seed, two daemons take
-/// turns on a store that can be shared; one that outlives a close is opened again now and then, and
-/// one that can be made to forget what it had not synced forgets it.
+/// Compares a fresh store with the reference store over that many random operations. If they
+/// differ, prints the seed and the last operations, and panics. With an odd seed, two daemons take
+/// turns if the store can be shared. A store that keeps its data when it is closed is reopened now
+/// and then, and one that can lose what was not synced loses it.
 pub async fn run(harness: &dyn Harness, seed: u64, steps: u32) {
     let mut handles = vec![Subject::fresh(harness).await];
     if seed % 2 == 1 {
@@ -95,7 +95,7 @@ struct Model {
     memory: Arc<MemoryStore>,
     /// Handles on the data of the store under test.
     handles: Vec<Subject>,
-    /// What the reference and the store under test granted for the same reservation.
+    /// The grants of the reference and of the store under test for the same reservation.
     grants: Vec<(SysidGrant, SysidGrant)>,
     trace: Trace,
 }
@@ -123,12 +123,12 @@ impl Model {
                 let (sysid, boot) = (by_reference.sysid, by_reference.boot);
                 self.reference.sysid_release(sysid, boot).await.unwrap();
                 self.subject().sysid_release(by_subject.sysid, by_subject.boot).await.unwrap();
-                // Whether a number that was given back can be renewed is not laid down.
+                // The contract does not say whether a released sysid can be renewed.
                 self.grants.retain(|(granted, _)| *granted != by_reference);
             }
             Op::SetClock(by_ms) => {
-                // When a store notices that a job is due, or that the clock was set, is its own
-                // matter: a look and a write make sure of both.
+                // A store may notice due jobs or a clock that was set at any time; after a look and
+                // a write, both have.
                 self.compare(&Op::Read(op::Read::Waiting)).await;
                 self.world.set_clock(by_ms);
                 let expected = self.reference.boot_next().await;
@@ -151,14 +151,14 @@ impl Model {
         }
     }
 
-    /// From here on both know the same. An error promises nothing, for example: whether a call
-    /// that ended so has synced what came before it is a store's own matter.
+    /// Makes both stores durable up to here. For example, a call that failed may or may not have
+    /// synced what came before it.
     async fn flush(&mut self) {
         self.reference.flush().await.unwrap();
         self.subject().flush().await.unwrap();
     }
 
-    /// A store of which this cannot be brought about goes on as it is.
+    /// Does nothing for a store that cannot do this.
     async fn undo(&mut self, harness: &dyn Harness) {
         let undone = harness.undo_relaxed(self.handles[0].store.clone()).await;
         let Some(undone) = undone else { return };
@@ -171,7 +171,7 @@ impl Model {
         self.compare_everything().await;
     }
 
-    /// Which free number is given is the store's choice, so the reference is asked for the same.
+    /// The store chooses which free sysid it grants, so the reference is asked for the same one.
     async fn sysid_reserve(&mut self, reserve: SysidReserve) {
         let seen = self.subject().sysid_reserve(reserve.clone()).await;
         let wanted = seen.as_ref().map(|grant| grant.sysid).ok().or(reserve.wanted);
@@ -192,9 +192,9 @@ impl Model {
         self.handles[self.world.choose(self.handles.len())].clone()
     }
 
-    /// A store that does not outlive a close goes on as it is.
+    /// Does nothing for a store that loses its data when it is closed.
     async fn reopen(&mut self, harness: &dyn Harness) {
-        // Whether a close syncs is its own matter.
+        // Closing may or may not sync.
         self.flush().await;
         if let Some(reopened) = harness.reopen(self.handles[0].store.clone()).await {
             self.trace.note("opened again".into());
@@ -207,7 +207,7 @@ impl Model {
         (count > 0).then(|| self.grants[nth % count])
     }
 
-    /// Whoever is paused for its children has some to wait for.
+    /// A job that is paused for its children has some to wait for.
     async fn check_families(&self) {
         for tenant in value::tenants() {
             let jobs = self.reference.listed(everything_of(tenant)).await;
@@ -239,7 +239,7 @@ impl Model {
     }
 }
 
-/// Tells how a failure came about.
+/// Prints what led to a failure.
 struct Trace {
     seed: u64,
     step: u32,
@@ -256,7 +256,7 @@ impl Trace {
 }
 
 impl Drop for Trace {
-    #[allow(clippy::print_stderr)] // Whoever reads the failed test needs it there.
+    #[allow(clippy::print_stderr)] // It belongs into the output of the failed test.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("model test, seed {}, step {}; it did:", self.seed, self.step);

@@ -21,7 +21,7 @@ pub(super) enum Op {
     /// Puts the pieces and inserts the job.
     InsertLarge(NewJob, Vec<Bytes>),
     Claim(Claim),
-    /// On the beat of a number that was granted.
+    /// On the beat of a granted sysid.
     ClaimOnBeat {
         nth: usize,
         claim: Claim,
@@ -52,9 +52,9 @@ pub(super) enum Op {
     },
     BootNext,
     Flush,
-    /// What was not synced is forgotten.
+    /// The store loses what was not synced.
     Undo,
-    /// By so many milliseconds, forward or back.
+    /// By so many milliseconds, forwards or backwards.
     SetClock(i64),
     Read(Read),
 }

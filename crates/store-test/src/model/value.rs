@@ -1,8 +1,7 @@
-//! Random values, from ranges so small that they meet each other often.
+//! Random values, from ranges so small that they often collide.
 //!
-//! The clock of this world has only even milliseconds. A time at which the contract could be read
-//! in two ways (is a key outdated at its last moment or after it?) is odd, so that it never falls
-//! on the clock.
+//! The clock of this world has only even milliseconds. Times for which the contract is not precise
+//! (is a key outdated at its last moment or after it?) are odd, so that they never equal the clock.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ const TYPES: [&str; 3] = ["a", "b", "c"];
 /// Jobs have ids from 1 to this.
 pub(super) const IDS_MAX: i64 = 100;
 pub(super) const SYSIDS_MAX: u16 = 4;
-/// How many of the remembered leases count as new.
+/// How many of the newest remembered leases are preferred.
 const LEASES_NEW: usize = 10;
 
 pub(super) fn tenants() -> impl Iterator<Item = Tenant> {
@@ -41,7 +40,7 @@ impl World {
         Duration::from_millis(ms / 2 * 2)
     }
 
-    /// Often now, sometimes a little before or after.
+    /// Often now, sometimes a little earlier or later.
     pub(super) fn around(&mut self) -> Timestamp {
         match self.random.u32(0..4) {
             0 => self.now - Duration::from_secs(self.random.u64(0..10)),
@@ -62,13 +61,13 @@ impl World {
         Duration::from_secs(self.random.u64(1..600))
     }
 
-    /// A lease that was granted at some time, now and then with something wrong about it.
+    /// A lease that was granted at some time, sometimes with an error in it.
     pub(super) fn lease(&mut self) -> LeaseRef {
         let count = self.leases.len();
         if count == 0 {
             return LeaseRef { tenant: self.tenant(), id: self.id(), token: Token(1) };
         }
-        // The newest ones are more often still good.
+        // The newest ones are more often still valid.
         let oldest = if self.random.u32(0..4) == 0 { 0 } else { count.saturating_sub(LEASES_NEW) };
         let mut lease = self.leases[self.random.usize(oldest..count)].clone();
         match self.random.u32(0..12) {
@@ -126,12 +125,12 @@ impl World {
         if self.random.bool() { Durability::Synced } else { Durability::Relaxed }
     }
 
-    /// One of very few, so that jobs are in each other's way.
+    /// One of very few, so that jobs get in each other's way.
     pub(super) fn unique(&mut self) -> String {
         format!("unique {}", self.random.u32(0..2))
     }
 
-    /// One of few texts, so that keys meet.
+    /// One of few texts, so that keys collide.
     pub(super) fn text(&mut self) -> String {
         format!("text {}", self.random.u32(0..6))
     }

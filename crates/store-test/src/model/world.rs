@@ -1,4 +1,4 @@
-//! The small world in which the operations happen, and what happens next in it.
+//! The small world in which the operations happen, and the choice of the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +21,18 @@ use super::op::{Op, Read};
 use super::value::{IDS_MAX, SYSIDS_MAX, keys, tenants};
 use crate::fixture::{LEASE, Subject, handler_spec, id, journal, said, sysid};
 
-/// Handlers have ids from here on, one after the other.
+/// Handlers have consecutive ids from here on.
 const HANDLER_IDS_FROM: i64 = 1000;
-/// Leases that the world remembers, so that some are present, some stale.
+/// Leases that the world remembers; some are current, some stale.
 const LEASES_MAX: usize = 40;
-/// More than there can be: which ones a smaller limit would choose is not always laid down.
+/// More than can exist, because the contract does not always define which ones a smaller limit
+/// selects.
 const NO_LIMIT: usize = 1000;
 
 pub(super) struct World {
     pub(super) now: Timestamp,
     clock: Arc<ManualClock>,
-    /// The newest id that anybody has made or noted.
+    /// The newest id that was made or recorded.
     pub(super) id_newest: Option<JobId>,
     pub(super) random: Rng,
     pub(super) leases: Vec<LeaseRef>,
@@ -53,8 +54,8 @@ impl World {
         }
     }
 
-    /// Lets some time pass and says what happens then. The reference is only looked at, where an
-    /// operation needs to know something to be well defined.
+    /// Lets some time pass and chooses the next operation. The reference is only read, if an
+    /// operation needs its state to be well defined.
     pub(super) async fn next(&mut self, reference: &Subject) -> Op {
         let pause = self.pause();
         self.clock.advance(pause);
@@ -86,7 +87,7 @@ impl World {
         self.random.usize(0..count)
     }
 
-    /// Somebody sets the clock by so many milliseconds.
+    /// Sets the clock by so many milliseconds.
     pub(super) fn set_clock(&mut self, by_ms: i64) {
         self.clock.set(self.clock.now().shifted(by_ms));
         self.now = self.clock.now();
@@ -102,7 +103,7 @@ impl World {
         self.leases.push(lease);
     }
 
-    /// Every read that there is, at the present time.
+    /// All reads, at the current time.
     pub(super) fn all_reads(&self) -> Vec<Op> {
         let mut reads = vec![Read::Waiting, Read::Ring, Read::Sysids, Read::Stats(None)];
         for tenant in tenants() {
@@ -138,7 +139,7 @@ impl World {
         Op::Insert(Insert { jobs, keys, mark, durability: self.durability() })
     }
 
-    /// An add that the store decides about, of jobs that may have parents.
+    /// An add that the store decides, of jobs that may have parents.
     fn add(&mut self) -> Op {
         let tenant = self.tenant();
         let new = |world: &mut World| {
@@ -152,7 +153,7 @@ impl World {
         Op::Add(Add { tenant, jobs, key })
     }
 
-    /// A mark that ends here, more often than not from where the journal is.
+    /// A mark that ends here, and usually starts at the journal's position.
     async fn mark(&mut self, reference: &Subject, position: Option<JobId>) -> Option<JournalMark> {
         let position = position.filter(|_| self.random.bool())?;
         let journal = journal(self.sysid().get().into());
@@ -161,7 +162,7 @@ impl World {
         Some(JournalMark { journal, from, position: position.max(from.unwrap_or(position)) })
     }
 
-    /// Pieces are only put for a job that is about to be new.
+    /// Pieces are only put for a job that does not exist yet.
     async fn insert_large(&mut self, reference: &Subject) -> Op {
         let pieces: Vec<Bytes> = (0..2).map(|_| Bytes::from(self.text())).collect();
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
@@ -194,7 +195,7 @@ impl World {
         }
     }
 
-    /// A job that an attempt asks for; some name a parent, which may be unfit.
+    /// A job that an attempt emits; some name a parent, which may be unable to have children.
     fn asked_for(&mut self) -> NewJob {
         let parent = self.maybe(World::id);
         let asked_for = NewJob { parent, ..self.new_job() };
@@ -208,7 +209,7 @@ impl World {
         follow
     }
 
-    /// One that no other claim has.
+    /// A token that no other claim has.
     pub(super) fn token(&mut self) -> Token {
         self.claims += 1;
         Boot(1).token(self.claims)
@@ -280,7 +281,7 @@ impl World {
                 Op::HandlerPut(id, self.key(), spec)
             }
             11 => Op::HandlerDelete(self.key()),
-            // Resumed more often than suspended, so that there is work.
+            // Resumes more often than it suspends, so that there is work.
             12 | 13 => Op::Suspend(self.key(), self.random.u32(0..4) == 0),
             _ => {
                 let weight = Some(self.random.u32(1..9));
@@ -318,7 +319,7 @@ impl World {
         }
     }
 
-    /// All that a pattern finds, or the types of these names.
+    /// All types that match a pattern, or the types with these names.
     fn named(&mut self) -> Read {
         let globs = ["*", "a", "[ab]", "b*", "none"];
         let names = self.some(2, |world| globs[world.random.usize(0..globs.len())].to_owned());
