@@ -11,7 +11,7 @@ use windlass_core::store::{Cause, Error};
 pub(crate) enum Failure {
     Sqlite(rusqlite::Error),
     Store(Error),
-    /// A lease was to have a smaller token than the job has had: the tokens of a job only grow.
+    /// A new lease has a smaller token than the job has had; the tokens of a job must grow.
     LargerToken(JobId),
 }
 
