@@ -1,5 +1,4 @@
-//! How long claims wait while very many jobs of other types come due at once. Prints, asserts
-//! nothing.
+//! Prints how long claims wait while very many jobs of other types come due at once.
 //!
 //! `cargo run --release -p windlass-store-sqlite --example due -- [directory] [jobs]`
 
@@ -21,10 +20,10 @@ const TYPES: i64 = 100;
 const LOAD_BATCH: i64 = 5000;
 const BEFORE: Timestamp = Timestamp(1_800_000_000_000);
 const DUE: Timestamp = Timestamp(1_800_000_001_000);
-/// Jobs of another type that are claimed meanwhile, one by one.
+/// Jobs of another type that are claimed one by one at the same time.
 const OTHERS: i64 = 5_000;
 
-/// No token is used twice.
+/// The next token; none is used twice.
 static TOKEN: AtomicI64 = AtomicI64::new(1);
 
 #[tokio::main]

@@ -1,5 +1,5 @@
-//! How many jobs a second go insert → claim → settle through the embedded store, in batches of
-//! 100, with few and with many others waiting. Prints, asserts nothing.
+//! Prints how many jobs per second the embedded store inserts, claims and settles, in batches of
+//! 100, with few and with many other jobs waiting.
 //!
 //! `cargo run --release -p windlass-store-sqlite --example throughput -- [directory] [waiting…]`
 
@@ -94,7 +94,7 @@ async fn measure(path: PathBuf, waiting: usize, durability: Durability) {
     store.close().await;
 }
 
-/// Puts, takes and settles batches until this caller's share is done.
+/// Inserts, claims and settles batches until this caller's share is done.
 async fn cycles(
     store: &dyn Store,
     caller: usize,

@@ -86,14 +86,14 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         }
         let started = claimed.len() - before;
         if started == 0 {
-            tx.told_closed(type_id);
+            tx.answered_closed(type_id);
             continue;
         }
         tx.claimed(type_id, started, now);
         let ready = of_type.ready + tx.pending(type_id, Counter::Ready);
         let left = ready.min(room.saturating_sub(started as i64)).max(0) as u64;
         if left == 0 {
-            tx.told_closed(type_id);
+            tx.answered_closed(type_id);
         }
         claimed[before..].iter_mut().for_each(|claimed| claimed.left = left);
     }

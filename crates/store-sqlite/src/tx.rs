@@ -48,8 +48,8 @@ struct Delta {
     /// The queue of ready jobs was changed.
     front: bool,
     claimed_at: Option<Timestamp>,
-    /// A claim was told that it would get no more jobs.
-    told_closed: bool,
+    /// A claim's answer says that it would get no more jobs.
+    answered_closed: bool,
 }
 
 impl Counter {
@@ -135,10 +135,10 @@ impl<'w> Tx<'w> {
         self.asked(type_id, now);
     }
 
-    /// A claim is told that it would get no more jobs of this type. If that is not true any more
+    /// A claim's answer says that it would get no more jobs of this type. If that no longer holds
     /// when the transaction ends, the type gets a new revision, so that the claimer sees it.
-    pub(crate) fn told_closed(&mut self, type_id: i64) {
-        self.counts.entry(type_id).or_default().told_closed = true;
+    pub(crate) fn answered_closed(&mut self, type_id: i64) {
+        self.counts.entry(type_id).or_default().answered_closed = true;
     }
 
     /// A daemon or worker asked for jobs of this type, so it is not unhandled.
@@ -190,7 +190,7 @@ impl<'w> Tx<'w> {
         }
         let conn = self.conn;
         let mut apply = conn.prepare_cached(APPLY)?;
-        for (type_id, Delta { counts: c, front, claimed_at, told_closed }) in counts {
+        for (type_id, Delta { counts: c, front, claimed_at, answered_closed }) in counts {
             let claimed_at = claimed_at.map(Timestamp::ms);
             let sums = params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at];
             let applied = apply.query_row(sums, Applied::read).optional()?;
@@ -203,7 +203,7 @@ impl<'w> Tx<'w> {
             if shown_changed {
                 conn.prepare_cached(SHOW_OR_HIDE)?.execute([type_id])?;
             }
-            if is_open && (!was_open || told_closed) {
+            if is_open && (!was_open || answered_closed) {
                 let next = self.revision()? + 1;
                 let open = if was_open { REOPEN } else { OPEN };
                 conn.prepare_cached(open)?.execute([type_id, next])?;

@@ -285,14 +285,14 @@ mod tests {
         assert_eq!(open.types.len(), 1);
         tx.count(type_id, Counter::Ready, -5);
         tx.claimed(type_id, 5, Timestamp(0));
-        tx.told_closed(type_id);
+        tx.answered_closed(type_id);
         tx.count(type_id, Counter::Ready, 1);
         tx.apply_counts().unwrap();
         let again = changed(&conn, &look(open.up_to)).unwrap();
         assert_eq!(again.types.len(), 1, "the claimer must see it in the next read of changes");
         tx.count(type_id, Counter::Ready, -1);
         tx.claimed(type_id, 1, Timestamp(0));
-        tx.told_closed(type_id);
+        tx.answered_closed(type_id);
         tx.apply_counts().unwrap();
         assert!(changed(&conn, &look(Revision(0))).unwrap().types.is_empty());
     }
