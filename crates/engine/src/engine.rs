@@ -25,6 +25,7 @@ use crate::ask::read::{self, PayloadReader};
 use crate::claim::pull;
 use crate::claim::take;
 use crate::error::{Error, storage_error, store_error};
+use crate::follow_up;
 use crate::house::keep;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
@@ -66,12 +67,21 @@ impl Engine {
         &self.running.shared
     }
 
+    /// For changes: what follows one is not left out because the caller disconnected.
+    async fn to_its_end<T, F>(&self, change: impl FnOnce(Arc<Shared>) -> F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        follow_up::to_its_end(change(self.shared().clone())).await
+    }
+
     // ---- jobs ------------------------------------------------------------------------------
 
-    /// Accepts jobs of one type, all or none. They are durable when this returns. If the caller stops
-    /// waiting, the jobs may or may not be accepted: plain ones are if they have reached the journal
-    /// by then, those with an idempotency key, a unique key or a parent as if the caller had waited.
-    /// All jobs that are accepted run as usual.
+    /// Accepts jobs of one type, all or none. They are durable when this returns. If the caller
+    /// stops waiting, plain jobs are accepted if they have reached the journal by then; those with
+    /// an idempotency key, a unique key or a parent, as if the caller had waited. All accepted jobs
+    /// run as usual.
     pub async fn add(
         &self,
         key: &TypeKey,
@@ -123,15 +133,21 @@ impl Engine {
 
     /// Stops a running job with all its processes before it returns.
     pub async fn job_cancel(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-        change::cancel(self.shared(), tenant, id).await
+        let tenant = tenant.clone();
+        self.to_its_end(move |shared| async move { change::cancel(&shared, &tenant, id).await })
+            .await
     }
 
     pub async fn job_retry(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-        change::retry(self.shared(), tenant, id).await
+        let tenant = tenant.clone();
+        self.to_its_end(move |shared| async move { change::retry(&shared, &tenant, id).await })
+            .await
     }
 
     pub async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-        change::delete(self.shared(), tenant, id).await
+        let tenant = tenant.clone();
+        self.to_its_end(move |shared| async move { change::delete(&shared, &tenant, id).await })
+            .await
     }
 
     pub async fn job_requeue(
@@ -140,13 +156,19 @@ impl Engine {
         state: State,
         limit: usize,
     ) -> Result<u64, Error> {
-        change::requeue(self.shared(), key, state, limit).await
+        let key = key.clone();
+        self.to_its_end(
+            move |shared| async move { change::requeue(&shared, &key, state, limit).await },
+        )
+        .await
     }
 
     // ---- handlers and types ------------------------------------------------------------------
 
     pub async fn handler_set(&self, key: &TypeKey, spec: HandlerSpec) -> Result<HandlerId, Error> {
-        change::handler_set(self.shared(), key, spec).await
+        let key = key.clone();
+        self.to_its_end(move |shared| async move { change::handler_set(&shared, &key, spec).await })
+            .await
     }
 
     pub async fn handler_get(
@@ -164,7 +186,9 @@ impl Engine {
 
     /// Running jobs continue; queued ones wait for a new handler.
     pub async fn handler_delete(&self, key: &TypeKey) -> Result<(), Error> {
-        change::handler_delete(self.shared(), key).await
+        let key = key.clone();
+        self.to_its_end(move |shared| async move { change::handler_delete(&shared, &key).await })
+            .await
     }
 
     pub async fn types(&self, tenant: &Tenant) -> Result<Vec<TypeStats>, Error> {
@@ -172,7 +196,11 @@ impl Engine {
     }
 
     pub async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
-        change::suspend(self.shared(), key, suspended).await
+        let key = key.clone();
+        self.to_its_end(
+            move |shared| async move { change::suspend(&shared, &key, suspended).await },
+        )
+        .await
     }
 
     pub async fn type_settings_put(
@@ -180,7 +208,11 @@ impl Engine {
         key: &TypeKey,
         settings: TypeSettings,
     ) -> Result<(), Error> {
-        change::settings_put(self.shared(), key, settings).await
+        let key = key.clone();
+        self.to_its_end(
+            move |shared| async move { change::settings_put(&shared, &key, settings).await },
+        )
+        .await
     }
 
     pub async fn type_settings_get(&self, key: &TypeKey) -> Result<TypeSettings, Error> {
@@ -199,11 +231,12 @@ impl Engine {
     }
 
     pub async fn finish(&self, finish: PullFinish) -> Result<(), Error> {
-        worker::finish(self.shared(), finish).await
+        self.to_its_end(move |shared| async move { worker::finish(&shared, finish).await }).await
     }
 
     pub async fn release(&self, lease: LeaseRef, delay: Duration) -> Result<(), Error> {
-        worker::release(self.shared(), lease, delay).await
+        self.to_its_end(move |shared| async move { worker::release(&shared, lease, delay).await })
+            .await
     }
 
     pub async fn progress(

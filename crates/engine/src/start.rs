@@ -47,12 +47,12 @@ const STORE_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Running {
     pub shared: Arc<Shared>,
     /// Services that begin work; they stop first.
-    beginning: Services,
-    stop_beginning: CancellationToken,
+    starters: Services,
+    stop_starters: CancellationToken,
     batches: TaskTracker,
     /// Services that bring work to its end.
-    carrying: Services,
-    stop_carrying: CancellationToken,
+    finishers: Services,
+    stop_finishers: CancellationToken,
     /// True after the first search for dead daemons' journals.
     adopted: watch::Sender<bool>,
 }
@@ -138,35 +138,35 @@ fn spawn_services(
     let (shared, settlements) =
         Shared::new(parts, journal.clone(), grant, place, position, options, metrics);
     let services = || Services::new(shared.health.clone());
-    let (beginning, carrying) = (services(), services());
-    let (stop_beginning, stop_carrying) = (CancellationToken::new(), CancellationToken::new());
+    let (starters, finishers) = (services(), services());
+    let (stop_starters, stop_finishers) = (CancellationToken::new(), CancellationToken::new());
     let batches = TaskTracker::new();
 
     let quiet = || Arc::new(Notify::new());
-    let ingest = Ingest::new(shared.clone(), journal, sysid, position, stop_carrying.clone());
-    carrying.spawn(ingest, quiet(), stop_carrying.clone());
-    let settle = Settle::new(shared.clone(), settlements, stop_carrying.clone());
-    carrying.spawn(settle, quiet(), stop_carrying.clone());
+    let ingest = Ingest::new(shared.clone(), journal, sysid, position, stop_finishers.clone());
+    finishers.spawn(ingest, quiet(), stop_finishers.clone());
+    let settle = Settle::new(shared.clone(), settlements, stop_finishers.clone());
+    finishers.spawn(settle, quiet(), stop_finishers.clone());
     let beat_wanted = shared.daemon.contact.beat_wanted.clone();
-    carrying.spawn(Beat::new(shared.clone()), beat_wanted, stop_carrying.clone());
+    finishers.spawn(Beat::new(shared.clone()), beat_wanted, stop_finishers.clone());
     let keep_wake = shared.keep_queue.wake.clone();
-    carrying.spawn(Keep::new(shared.clone()), keep_wake, stop_carrying.clone());
+    finishers.spawn(Keep::new(shared.clone()), keep_wake, stop_finishers.clone());
     let dispatch = Dispatch::new(shared.clone(), batches.clone());
-    beginning.spawn(dispatch, shared.ready.dispatch_wake.clone(), stop_beginning.clone());
-    beginning.spawn(Reap { shared: shared.clone() }, quiet(), stop_beginning.clone());
-    beginning.spawn(Unhandled::new(shared.clone()), quiet(), stop_beginning.clone());
-    beginning.spawn(Purge { shared: shared.clone() }, quiet(), stop_beginning.clone());
+    starters.spawn(dispatch, shared.ready.dispatch_wake.clone(), stop_starters.clone());
+    starters.spawn(Reap { shared: shared.clone() }, quiet(), stop_starters.clone());
+    starters.spawn(Unhandled::new(shared.clone()), quiet(), stop_starters.clone());
+    starters.spawn(Purge { shared: shared.clone() }, quiet(), stop_starters.clone());
     let clock = ClockWatch::new(shared.clock.machine(), shared.metrics.clone());
-    beginning.spawn(clock, quiet(), stop_beginning.clone());
+    starters.spawn(clock, quiet(), stop_starters.clone());
     let adopted = watch::Sender::new(false);
     let looked = adopted.clone();
-    let adopt = Adopt { shared: shared.clone(), stop: stop_beginning.clone(), looked };
-    beginning.spawn(adopt, quiet(), stop_beginning.clone());
+    let adopt = Adopt { shared: shared.clone(), stop: stop_starters.clone(), looked };
+    starters.spawn(adopt, quiet(), stop_starters.clone());
     if shared.store.capabilities().wakes {
-        let listen = Listen { shared: shared.clone(), stop: stop_beginning.clone() };
-        beginning.spawn(listen, quiet(), stop_beginning.clone());
+        let listen = Listen { shared: shared.clone(), stop: stop_starters.clone() };
+        starters.spawn(listen, quiet(), stop_starters.clone());
     }
-    Running { shared, beginning, stop_beginning, batches, carrying, stop_carrying, adopted }
+    Running { shared, starters, stop_starters, batches, finishers, stop_finishers, adopted }
 }
 
 impl Running {
@@ -174,8 +174,8 @@ impl Running {
     pub(crate) async fn stop(&self) -> Result<(), Error> {
         let shared = &self.shared;
         shared.picking.store(false, Ordering::SeqCst);
-        self.stop_beginning.cancel();
-        self.beginning.stopped().await;
+        self.stop_starters.cancel();
+        self.starters.stopped().await;
         self.batches.close();
         let ended = tokio::time::timeout(shared.options.stop_grace, self.batches.wait()).await;
         if ended.is_err() {
@@ -185,8 +185,8 @@ impl Running {
             let _ = tokio::time::timeout(KILL_PATIENCE, self.batches.wait()).await;
         }
         self.settled().await;
-        self.stop_carrying.cancel();
-        self.carrying.stopped().await;
+        self.stop_finishers.cancel();
+        self.finishers.stopped().await;
         shared.runner.close().await;
         let flushed = self.leave_store().await;
         shared.journal.close().await;

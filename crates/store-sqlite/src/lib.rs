@@ -12,6 +12,7 @@
 //! | `writer`, `tx` | the writer thread, group commit, durability |
 //! | `clock` | the store's time, and what follows when the wall clock is set |
 //! | `turn` | which of several processes writes next |
+//! | `damaged` | jobs whose rows cannot be read, set aside until they are repaired |
 //! | `doubt` | failed syncs, and how the file recovers from them |
 //! | `reader` | the connections that read |
 //! | `query` | SQL queries, each on its own connection |

@@ -83,7 +83,8 @@ pub struct Claimed {
     pub payload: Payload,
     /// The handler version in force at this moment.
     pub handler: Option<HandlerId>,
-    /// An estimate of how many more jobs of the type a claim would get.
+    /// An estimate of how many more jobs of the type a claim would get: a number of the pick,
+    /// repeated in each of its jobs.
     pub left: u64,
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn add(
     shared: &Shared,
     key: &TypeKey,
     jobs: Vec<AddJob>,
-    note: Option<&IdempotencyKey>,
+    idempotency: Option<&IdempotencyKey>,
 ) -> Result<Direct, Error> {
     let now = shared.now();
     let (mut new, mut spools) = (Vec::with_capacity(jobs.len()), Vec::new());
@@ -58,8 +58,8 @@ pub(crate) async fn add(
     parents_in_store(shared, &new).await?;
     if !spools.is_empty() {
         // A known key saves writing the payloads.
-        if let Some(note) = note
-            && let known @ Direct::Known(_) = look_up(shared, &key.tenant, note).await
+        if let Some(idempotency) = idempotency
+            && let known @ Direct::Known(_) = look_up(shared, &key.tenant, idempotency).await
         {
             return Ok(known);
         }
@@ -67,7 +67,7 @@ pub(crate) async fn add(
             return Ok(Direct::Undecided(away));
         }
     }
-    enter(shared, &key.tenant, new, note).await
+    enter(shared, &key.tenant, new, idempotency).await
 }
 
 /// Waits for parents that are still in the journal.
@@ -83,9 +83,9 @@ async fn enter(
     shared: &Shared,
     tenant: &Tenant,
     jobs: Vec<NewJob>,
-    note: Option<&IdempotencyKey>,
+    idempotency: Option<&IdempotencyKey>,
 ) -> Result<Direct, Error> {
-    let add = Add { tenant: tenant.clone(), jobs, key: note.cloned() };
+    let add = Add { tenant: tenant.clone(), jobs, key: idempotency.cloned() };
     let added = match shared.store.job_add(add).await {
         Err(away @ store::Error::Unavailable(_)) => {
             return Ok(Direct::Undecided(store_error(away)));
@@ -103,8 +103,12 @@ async fn enter(
 }
 
 /// Looks a key up in the store; never returns `New`.
-pub(crate) async fn look_up(shared: &Shared, tenant: &Tenant, note: &IdempotencyKey) -> Direct {
-    let asked = shared.store.idempotency_get(tenant, &note.key);
+pub(crate) async fn look_up(
+    shared: &Shared,
+    tenant: &Tenant,
+    idempotency: &IdempotencyKey,
+) -> Direct {
+    let asked = shared.store.idempotency_get(tenant, &idempotency.key);
     match tokio::time::timeout(KEY_PATIENCE, asked).await {
         Ok(Ok(Some(record))) => Direct::Known(record),
         Ok(Ok(None)) => Direct::Undecided(Error::Unavailable("nothing was added yet".into())),

@@ -23,7 +23,7 @@ type Name = (Tenant, String);
 pub(crate) struct Idempotencies(Mutex<Keys<Name>>);
 
 struct Keys<N> {
-    slots: HashMap<N, Slot>,
+    states: HashMap<N, KeyState>,
     /// Answered keys with the number of their answer, oldest first. Entries of forgotten or
     /// replaced answers stay until they are the oldest.
     order: VecDeque<(u64, N)>,
@@ -33,7 +33,8 @@ struct Keys<N> {
     ids: usize,
 }
 
-enum Slot {
+/// What a daemon remembers of a key.
+enum KeyState {
     /// A request is deciding the key.
     Pending(Arc<Notify>),
     Answered(u64, Arc<IdempotencyRecord>),
@@ -53,14 +54,14 @@ impl Idempotencies {
         loop {
             let waiting = {
                 let mut keys = self.keys();
-                match keys.slots.get(&name) {
-                    Some(Slot::Answered(_, record)) if record.expires_at > now => {
+                match keys.states.get(&name) {
+                    Some(KeyState::Answered(_, record)) if record.expires_at > now => {
                         return Found::Answered(record.clone());
                     }
-                    Some(Slot::Pending(notify)) => notify.clone().notified_owned(),
+                    Some(KeyState::Pending(notify)) => notify.clone().notified_owned(),
                     _ => {
                         keys.forget(&name);
-                        keys.slots.insert(name.clone(), Slot::Pending(Arc::default()));
+                        keys.states.insert(name.clone(), KeyState::Pending(Arc::default()));
                         return Found::Mine(Deciding { keys: self, name, answer: None });
                     }
                 }
@@ -81,7 +82,7 @@ impl Idempotencies {
 
 impl<N> Default for Keys<N> {
     fn default() -> Keys<N> {
-        Keys { slots: HashMap::new(), order: VecDeque::new(), number: 0, ids: 0 }
+        Keys { states: HashMap::new(), order: VecDeque::new(), number: 0, ids: 0 }
     }
 }
 
@@ -90,19 +91,19 @@ impl<N: Hash + Eq + Clone> Keys<N> {
         self.number += 1;
         self.ids += record.ids.len();
         self.order.push_back((self.number, name.clone()));
-        self.slots.insert(name, Slot::Answered(self.number, record));
+        self.states.insert(name, KeyState::Answered(self.number, record));
         while self.ids > REMEMBERED_IDS_MAX || self.order.len() > REMEMBERED_KEYS_MAX {
             let Some((number, name)) = self.order.pop_front() else { return };
-            if matches!(self.slots.get(&name), Some(Slot::Answered(of, _)) if *of == number) {
+            if matches!(self.states.get(&name), Some(KeyState::Answered(of, _)) if *of == number) {
                 self.forget(&name);
             }
         }
     }
 
     fn forget(&mut self, name: &N) {
-        if let Some(Slot::Answered(_, record)) = self.slots.get(name) {
+        if let Some(KeyState::Answered(_, record)) = self.states.get(name) {
             self.ids -= record.ids.len();
-            self.slots.remove(name);
+            self.states.remove(name);
         }
     }
 }
@@ -123,11 +124,11 @@ impl Deciding<'_> {
 impl Drop for Deciding<'_> {
     fn drop(&mut self) {
         let mut keys = self.keys.keys();
-        let pending = keys.slots.remove(&self.name);
+        let pending = keys.states.remove(&self.name);
         if let Some(record) = self.answer.take() {
             keys.remember(self.name.clone(), Arc::new(record));
         }
-        if let Some(Slot::Pending(notify)) = pending {
+        if let Some(KeyState::Pending(notify)) = pending {
             notify.notify_waiters();
         }
     }
@@ -219,10 +220,10 @@ mod tests {
             COMPARISONS.set(0);
             (fill..fill + MORE).for_each(|n| keys.remember(Counted(n), record.clone()));
             assert!(COMPARISONS.get() <= COMPARISONS_MAX, "{} comparisons", COMPARISONS.get());
-            assert_eq!((keys.slots.len(), keys.order.len()), (fill, fill));
+            assert_eq!((keys.states.len(), keys.order.len()), (fill, fill));
             assert_eq!(keys.ids, fill * ids);
-            assert!(!keys.slots.contains_key(&Counted(MORE - 1)), "the oldest went");
-            assert!(keys.slots.contains_key(&Counted(MORE)));
+            assert!(!keys.states.contains_key(&Counted(MORE - 1)), "the oldest went");
+            assert!(keys.states.contains_key(&Counted(MORE)));
         }
     }
 
@@ -234,6 +235,6 @@ mod tests {
             keys.remember(name, Arc::new(record(REMEMBERED_IDS_MAX / 2)));
         }
         keys.remember("newest", Arc::new(record(REMEMBERED_IDS_MAX / 2)));
-        assert!(keys.slots.contains_key("again") && !keys.slots.contains_key("other"));
+        assert!(keys.states.contains_key("again") && !keys.states.contains_key("other"));
     }
 }

@@ -76,7 +76,7 @@ pub(crate) async fn add(
 
 /// After a suspension of this process, another daemon may have our number and make the same ids.
 async fn number_is_ours(shared: &Shared) -> Result<(), Error> {
-    shared.daemon.contact.moves(&shared.clock).await;
+    shared.daemon.contact.await_recent_beat(&shared.clock).await;
     match &*shared.health.failure.borrow() {
         None => Ok(()),
         Some(why) => Err(Error::Unavailable(format!("the job was not accepted: {why}"))),
@@ -117,12 +117,12 @@ async fn add_keyed(
     shared: &Shared,
     key: &TypeKey,
     jobs: Vec<AddJob>,
-    note: IdempotencyKey,
+    idempotency: IdempotencyKey,
 ) -> Result<Added, Error> {
-    check_key("key", &note.key)?;
+    check_key("key", &idempotency.key)?;
     let now = shared.now();
-    let deciding = match shared.idempotencies.find(&key.tenant, &note.key, now).await {
-        Found::Answered(record) => return repeated(&record, &note),
+    let deciding = match shared.idempotencies.find(&key.tenant, &idempotency.key, now).await {
+        Found::Answered(record) => return repeated(&record, &idempotency),
         Found::Mine(deciding) => deciding,
     };
     if let Some(backlog) = shared.fresh.backlog_newest {
@@ -130,13 +130,13 @@ async fn add_keyed(
     }
     let fits = jobs.len() <= BATCH_JOBS_MAX;
     let decided = match fits {
-        true => direct::add(shared, key, jobs.clone(), Some(&note)).await?,
-        false => direct::look_up(shared, &key.tenant, &note).await,
+        true => direct::add(shared, key, jobs.clone(), Some(&idempotency)).await?,
+        false => direct::look_up(shared, &key.tenant, &idempotency).await,
     };
     let ids = match decided {
         Direct::New(ids) => ids,
         Direct::Known(record) => {
-            let answer = repeated(&record, &note);
+            let answer = repeated(&record, &idempotency);
             deciding.answer(record);
             return answer;
         }
@@ -144,7 +144,7 @@ async fn add_keyed(
             return Err(error);
         }
         Direct::Undecided(_) => {
-            let ids = append_jobs(shared, key, jobs, Some(note.clone())).await?;
+            let ids = append_jobs(shared, key, jobs, Some(idempotency.clone())).await?;
             // Other daemons learn of the key only through the store.
             if let (false, Some(last)) = (fits, ids.last()) {
                 shared.fresh.up_to(*last, KEY_PATIENCE).await;
@@ -152,12 +152,12 @@ async fn add_keyed(
             ids
         }
     };
-    deciding.answer(IdempotencyRecord::new(&key.tenant, &note, ids.clone(), now));
+    deciding.answer(IdempotencyRecord::new(&key.tenant, &idempotency, ids.clone(), now));
     Ok(Added { ids, repeated: false })
 }
 
-fn repeated(record: &IdempotencyRecord, note: &IdempotencyKey) -> Result<Added, Error> {
-    if record.fingerprint != note.fingerprint {
+fn repeated(record: &IdempotencyRecord, idempotency: &IdempotencyKey) -> Result<Added, Error> {
+    if record.fingerprint != idempotency.fingerprint {
         return Err(Error::KeyReused);
     }
     Ok(Added { ids: record.ids.clone(), repeated: true })

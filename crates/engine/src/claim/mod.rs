@@ -27,7 +27,6 @@ pub(crate) mod wait;
 pub(crate) mod waitlist;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use windlass_core::TypeKey;
 use windlass_core::store::{Claim, Claimed, Error, Hold, Pick};
@@ -96,6 +95,3 @@ fn picks(reservations: &[Reservation]) -> Vec<Pick> {
     }
     picks
 }
-
-/// The shared state to which reservations return what they did not use.
-pub(crate) type Owner = Arc<Shared>;

@@ -1,14 +1,16 @@
 //! Reservations: what a claim may use of a type. Dropping one returns what was not used.
 
+use std::sync::Arc;
+
 use windlass_core::store::{Claimed, Pick, WaitingType};
 use windlass_core::{HandlerId, Priority, TypeKey, TypeSettings};
 
-use super::Owner;
 use crate::schedule::{Reserved, Scheduler};
+use crate::shared::Shared;
 
 /// The right to claim jobs of one type.
 pub(crate) struct Reservation {
-    shared: Owner,
+    shared: Arc<Shared>,
     key: TypeKey,
     floor: Option<Priority>,
     jobs: u32,
@@ -21,7 +23,7 @@ pub(crate) struct Reservation {
 
 /// The slot of one running batch; dropping it frees the slot.
 pub(crate) struct Slot {
-    shared: Owner,
+    shared: Arc<Shared>,
     key: TypeKey,
     handler: HandlerId,
     /// The number of the store's last report on the type before the reservation.
@@ -43,7 +45,7 @@ impl Reservation {
     /// For a batch of the scheduler's pick, with a slot. Must not be dropped while the scheduler is
     /// locked.
     pub(crate) fn batch(
-        shared: &Owner,
+        shared: &Arc<Shared>,
         scheduler: &mut Scheduler,
         pick: Pick,
         handler: HandlerId,
@@ -65,7 +67,11 @@ impl Reservation {
     }
 
     /// For a worker: as many jobs of an open type as it wants, as are ready, and as may start now.
-    pub(crate) fn of_type(shared: &Owner, of: &WaitingType, wanted: u32) -> Option<Reservation> {
+    pub(crate) fn of_type(
+        shared: &Arc<Shared>,
+        of: &WaitingType,
+        wanted: u32,
+    ) -> Option<Reservation> {
         let wanted = wanted.min(u32::try_from(of.ready).unwrap_or(u32::MAX));
         let reservation = Reservation::of_rate(shared, &of.key, &of.settings, wanted);
         (reservation.jobs > 0).then_some(reservation)
@@ -73,7 +79,7 @@ impl Reservation {
 
     /// For a search of the store: as many starts as the type's rate allows.
     pub(crate) fn of_rate(
-        shared: &Owner,
+        shared: &Arc<Shared>,
         key: &TypeKey,
         settings: &TypeSettings,
         wanted: u32,

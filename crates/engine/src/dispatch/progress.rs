@@ -20,12 +20,12 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// The progress of one batch.
 #[derive(Default)]
 pub(crate) struct Progresses {
-    slots: Mutex<HashMap<AttemptId, Slot>>,
+    attempts: Mutex<HashMap<AttemptId, AttemptProgress>>,
 }
 
 /// The progress of one attempt.
 #[derive(Default)]
-struct Slot {
+struct AttemptProgress {
     newest: Option<Progress>,
     /// The number of the latest report; it is in the store if `stored` is the same.
     said: u64,
@@ -53,27 +53,27 @@ impl Progresses {
         percent: f64,
         message: String,
     ) {
-        let mut slots = self.slots();
-        let slot = slots.entry(lease.attempt_id()).or_default();
+        let mut attempts = self.attempts();
+        let of = attempts.entry(lease.attempt_id()).or_default();
         if !(0.0..=100.0).contains(&percent) {
-            slot.odd = slot.odd.or(Some(percent));
+            of.odd = of.odd.or(Some(percent));
         }
         if percent.is_nan() {
             return;
         }
         let (percent, message) = (percent.clamp(0.0, 100.0), cut(message));
-        slot.newest = Some(Progress { percent, message, at: shared.now() });
-        slot.said += 1;
-        if !std::mem::replace(&mut slot.writing, true) {
+        of.newest = Some(Progress { percent, message, at: shared.now() });
+        of.said += 1;
+        if !std::mem::replace(&mut of.writing, true) {
             tokio::spawn(self.clone().write(shared.clone(), lease));
         }
     }
 
     /// Forgets the attempt; no more progress is written for it.
     pub(crate) fn end(&self, attempt: AttemptId) -> Rest {
-        let Some(slot) = self.slots().remove(&attempt) else { return Rest::default() };
+        let Some(of) = self.attempts().remove(&attempt) else { return Rest::default() };
         let odd = |odd| format!("a progress of {odd} is not a percentage from 0 to 100");
-        Rest { progress: slot.newest.filter(|_| slot.stored < slot.said), note: slot.odd.map(odd) }
+        Rest { progress: of.newest.filter(|_| of.stored < of.said), note: of.odd.map(odd) }
     }
 
     async fn write(self: Arc<Self>, shared: Arc<Shared>, lease: LeaseRef) {
@@ -89,20 +89,20 @@ impl Progresses {
 
     /// The report to write, if there is a new one.
     fn next(&self, attempt: AttemptId) -> Option<(u64, Progress)> {
-        let mut slots = self.slots();
-        let slot = slots.get_mut(&attempt)?;
-        slot.writing = slot.stored < slot.said;
-        slot.newest.clone().filter(|_| slot.writing).map(|progress| (slot.said, progress))
+        let mut attempts = self.attempts();
+        let of = attempts.get_mut(&attempt)?;
+        of.writing = of.stored < of.said;
+        of.newest.clone().filter(|_| of.writing).map(|progress| (of.said, progress))
     }
 
     fn stored(&self, attempt: AttemptId, said: u64) {
-        if let Some(slot) = self.slots().get_mut(&attempt) {
-            slot.stored = said;
+        if let Some(of) = self.attempts().get_mut(&attempt) {
+            of.stored = said;
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<AttemptId, Slot>> {
-        lock(&self.slots)
+    fn attempts(&self) -> MutexGuard<'_, HashMap<AttemptId, AttemptProgress>> {
+        lock(&self.attempts)
     }
 }
 

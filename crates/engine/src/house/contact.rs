@@ -49,7 +49,7 @@ impl Contact {
 
     /// Returns when there was a beat within the last lease; triggers one if not. Gives up after
     /// `BEAT_PATIENCE`, so that a store that is away does not hold up adds.
-    pub(crate) async fn moves(&self, clock: &DaemonClock) {
+    pub(crate) async fn await_recent_beat(&self, clock: &DaemonClock) {
         let fresh = |tried: &Duration| clock.steady().saturating_sub(*tried) < self.lease;
         if !fresh(&self.tried.borrow()) {
             self.beat_wanted.notify_one();

@@ -153,6 +153,10 @@ impl Pending {
         if is_heavy { &mut self.heavy } else { &mut self.light }.push_back(item);
     }
 
+    pub(super) fn extend(&mut self, items: impl IntoIterator<Item = SettleItem>) {
+        items.into_iter().for_each(|item| self.push(item));
+    }
+
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
         let heavy = self.light.is_empty() || (self.heavy_next && !self.heavy.is_empty());
         self.heavy_next = !heavy;

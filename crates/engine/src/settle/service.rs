@@ -74,15 +74,12 @@ impl Settle {
             let retry = tokio::time::sleep_until(self.parked_until);
             tokio::select! {
                 () = self.stop.cancelled() => return false,
-                item = self.queue.recv() => item.into_iter().for_each(|item| self.pending.push(item)),
+                item = self.queue.recv() => self.pending.extend(item),
                 () = retry, if !self.parked.is_empty() => {}
             }
         }
-        while self.pending.len() < SETTLE_BATCH_MAX
-            && let Ok(item) = self.queue.try_recv()
-        {
-            self.pending.push(item);
-        }
+        let room = SETTLE_BATCH_MAX.saturating_sub(self.pending.len());
+        self.pending.extend(std::iter::from_fn(|| self.queue.try_recv().ok()).take(room));
         true
     }
 
