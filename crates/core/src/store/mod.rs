@@ -13,6 +13,15 @@
 //! leases and delays of retries keep their remaining time, and a ready job stays ready. A job that
 //! was created ahead of the store's clock without a delay is ready at once.
 //!
+//! **Durability.** `job_insert`, `job_settle` and `job_decide` take a `Durability`. Other changes
+//! that a client is told of, numbers of daemons and boot numbers are durable when the call returns.
+//! Claims, takes, renewals, beats, released numbers, progress, pieces of payloads, give-ups and
+//! purges are relaxed: a store may forget them until its next synced change, and each can be done
+//! again.
+//!
+//! **Damage.** A job that cannot be read is `Error::Corrupt` for calls about that job or its
+//! family, and does not affect calls about others.
+//!
 //! Tenants are separate: for a call that names a tenant, jobs of others do not exist.
 //!
 //! | trait | verbs |

@@ -29,7 +29,8 @@ pub trait Waits: Send + Sync {
     /// The first open types with a handler of each tenant after `after`: at most `each` of a
     /// tenant, tenants and types sorted by name, until there are `limit` or more. A page never ends
     /// in the middle of a tenant, so the next one begins after its last tenant; a page with fewer
-    /// than `limit` is the last one.
+    /// than `limit` is the last one. Unlike `type_changed`, this and `type_next` need not make due
+    /// jobs ready first.
     async fn type_first(
         &self,
         after: Option<Tenant>,

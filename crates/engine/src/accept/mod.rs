@@ -185,11 +185,11 @@ async fn append_jobs(
     shared: &Shared,
     key: &TypeKey,
     jobs: Vec<AddJob>,
-    note: Option<IdempotencyKey>,
+    idempotency: Option<IdempotencyKey>,
 ) -> Result<Vec<JobId>, Error> {
     let entry = |AddJob { payload, options }| Entry { key: key.clone(), payload, options };
     let entries = jobs.into_iter().map(entry).collect();
-    let ids = shared.journal.append(entries, note).await.map_err(storage_error)?;
+    let ids = shared.journal.append(entries, idempotency).await.map_err(storage_error)?;
     ids.last().into_iter().for_each(|id| shared.fresh.note_appended(*id));
     Ok(ids)
 }
