@@ -53,7 +53,7 @@ impl ReadySignals {
             let mut scheduler = self.scheduler();
             for (key, jobs) in &ready {
                 known &= scheduler.note(key, *jobs);
-                if !scheduler.rests(key) {
+                if !scheduler.holds_back(key) {
                     startable.push((key, *jobs));
                 }
             }
@@ -76,9 +76,11 @@ impl ReadySignals {
 
     /// A job of some type no longer runs.
     pub(crate) fn announce_any_room(&self) {
-        if self.limit_hit.load(Ordering::SeqCst) {
+        if self.limit_hit.swap(false, Ordering::SeqCst) {
             // Waiting workers do not look again before there is room in their own type.
-            self.limit_hit.store(!self.waitlist.is_empty(), Ordering::SeqCst);
+            if !self.waitlist.is_empty() {
+                self.limit_hit.store(true, Ordering::SeqCst);
+            }
             self.look();
         }
     }

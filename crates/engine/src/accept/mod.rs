@@ -79,7 +79,10 @@ async fn number_is_ours(shared: &Shared) -> Result<(), Error> {
     shared.daemon.contact.await_recent_beat(&shared.clock).await;
     match &*shared.health.failure.borrow() {
         None => Ok(()),
-        Some(why) => Err(Error::Unavailable(format!("the job was not accepted: {why}"))),
+        Some(why) => {
+            let text = format!("it is not known whether the job was accepted: {why}");
+            Err(Error::Unavailable(text))
+        }
     }
 }
 

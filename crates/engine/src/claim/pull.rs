@@ -33,6 +33,7 @@ pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Cl
         tenant: wish.tenant.clone(),
         names: wish.types.iter().map(|text| Pattern::of(text)).collect(),
         priority: None,
+        payload_bytes_max: u64::MAX,
         hidden: false,
     };
     let (wait, wish) = (wish.wait, Arc::new(wish));

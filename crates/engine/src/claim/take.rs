@@ -40,6 +40,7 @@ pub(crate) async fn take(
         tenant: take.tenant.clone(),
         names: Pattern::of_names(&take.names),
         priority: take.priority,
+        payload_bytes_max: take.payload_bytes_max,
         hidden: take.hidden,
     };
     let attempt = move |shared| take_now(shared, take.clone());

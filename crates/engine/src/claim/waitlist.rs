@@ -1,8 +1,8 @@
 //! Waitlist: workers that wait for jobs by name. When n jobs of a type become ready, the first n
 //! workers that want the type are woken, and no others. Thousands may wait, at no cost.
 //!
-//! Workers that want only one priority, or hidden jobs too, wait in separate lines. An announcement
-//! does not say what kind of job became ready, so the first of each line are woken.
+//! Workers that want only one priority, small payloads, or hidden jobs too, wait in separate lines.
+//! An announcement does not say what kind of job became ready, so the first of each line are woken.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,8 +16,9 @@ use windlass_core::{Priority, Tenant, TypeKey, TypeName, glob};
 /// Order of arrival: grows with every waiter.
 type Ticket = u64;
 
-/// The one priority that a worker wants, if it wants only one, and whether it wants hidden jobs.
-type Line = (Option<Priority>, bool);
+/// The one priority that a worker wants, if it wants only one, the largest payload, and whether it
+/// wants hidden jobs.
+type Line = (Option<Priority>, u64, bool);
 
 /// The waiters for one name, by line.
 type Lines = BTreeMap<Line, BTreeSet<Ticket>>;
@@ -31,6 +32,8 @@ pub(crate) struct Interest {
     pub tenant: Tenant,
     pub names: Vec<Pattern>,
     pub priority: Option<Priority>,
+    /// Jobs with larger payloads are not for this worker.
+    pub payload_bytes_max: u64,
     /// Hidden jobs too.
     pub hidden: bool,
 }
@@ -217,7 +220,7 @@ impl Interest {
     }
 
     fn line(&self) -> Line {
-        (self.priority, self.hidden)
+        (self.priority, self.payload_bytes_max, self.hidden)
     }
 
     /// True when no waiters are left.

@@ -22,7 +22,7 @@ use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
 /// How long a job waits that the runner could not start.
-const RETURN_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const RETURN_PAUSE: Duration = Duration::from_millis(500);
 
 /// The reports on one batch.
 pub(super) struct BatchReports {

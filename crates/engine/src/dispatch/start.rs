@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use windlass_core::store::Claimed;
+use windlass_core::store::{self, Claimed};
 use windlass_core::{Handler, HandlerId};
 
 use crate::claim::reserve::Slot;
 use crate::dispatch::policy::Policy;
+use crate::dispatch::report::RETURN_PAUSE;
 use crate::dispatch::run;
 use crate::dispatch::running::RunningJob;
 use crate::settle::queue::SettleItem;
@@ -22,7 +23,14 @@ pub(super) async fn start(
     slot: Slot,
     jobs: Vec<Claimed>,
 ) {
-    let handler = handler_for(shared, &slot, jobs[0].handler).await;
+    // A handler that cannot be read may be readable later: its jobs wait a moment.
+    let (handler, pause) = match handler_for(shared, &slot, jobs[0].handler).await {
+        Ok(handler) => (handler, None),
+        Err(error) => {
+            tracing::warn!(%error, r#type = %slot.key(), "cannot read a handler");
+            (None, Some(RETURN_PAUSE))
+        }
+    };
     let settings = shared.ready.scheduler().settings(slot.key()).unwrap_or_default();
     let policy = Arc::new(Policy::of(handler.as_deref(), &settings, &shared.options));
     let mut running = Vec::with_capacity(jobs.len());
@@ -39,7 +47,7 @@ pub(super) async fn start(
         None => {
             drop(slot);
             for (running, _) in running {
-                shared.settle.send(SettleItem::release(running, None)).await;
+                shared.settle.send(SettleItem::release(running, pause)).await;
             }
         }
     }
@@ -50,31 +58,26 @@ async fn handler_for(
     shared: &Shared,
     slot: &Slot,
     version: Option<HandlerId>,
-) -> Option<Arc<Handler>> {
+) -> Result<Option<Arc<Handler>>, store::Error> {
     let key = slot.key();
-    let version = version.or_else(|| {
+    let Some(version) = version else {
         shared.ready.scheduler().handler_gone(key, slot.last_report());
-        None
-    })?;
-    let handler = match shared.catalogue.get(shared.store.as_ref(), key, version).await {
-        Ok(handler) => handler?,
-        Err(error) => {
-            tracing::warn!(%error, r#type = %key, "cannot read a handler");
-            return None;
-        }
+        return Ok(None);
     };
+    let found = shared.catalogue.get(shared.store.as_ref(), key, version).await?;
+    let Some(handler) = found else { return Ok(None) };
     // The check looks for programs on the disk; a handler with a warm context has passed it.
     let is_warm = shared.runner.warm().contains(&version);
     let unfit = (!is_warm).then(|| shared.runner.check(&handler.spec).err()).flatten();
     if let Some(why) = unfit {
         tracing::warn!(r#type = %key, %why, "this machine cannot run a handler");
         shared.ready.scheduler().set_unrunnable(key, version);
-        return None;
+        return Ok(None);
     }
     let batches_max = shared.runner.batches_max(&handler);
     let mut scheduler = shared.ready.scheduler();
     scheduler.set_handler(key, version);
     scheduler.set_contexts(key, version, batches_max);
     drop(scheduler);
-    Some(handler)
+    Ok(Some(handler))
 }

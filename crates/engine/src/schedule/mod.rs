@@ -318,9 +318,9 @@ impl Scheduler {
         rested
     }
 
-    /// Whether a type is over its rate.
-    pub(crate) fn rests(&self, key: &TypeKey) -> bool {
-        self.rates.rests(key)
+    /// See `Rates::holds_back`.
+    pub(crate) fn holds_back(&mut self, key: &TypeKey) -> bool {
+        self.rates.holds_back(key)
     }
 
     /// Whether a claim may start jobs of a type with these settings.

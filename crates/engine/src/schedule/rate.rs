@@ -24,11 +24,19 @@ struct Rest {
     from: Duration,
     until: Duration,
     rate: f64,
+    /// Jobs became ready meanwhile, and workers that wait for them were not woken.
+    missed: bool,
 }
 
 impl Rates {
     pub(crate) fn rests(&self, key: &TypeKey) -> bool {
         self.rests.contains_key(key)
+    }
+
+    /// Jobs of a type became ready: whether it rests. Then workers are woken when the rest is over,
+    /// even if that is because its starts were given back.
+    pub(crate) fn holds_back(&mut self, key: &TypeKey) -> bool {
+        self.rests.get_mut(key).map(|rest| rest.missed = true).is_some()
     }
 
     /// The same at this moment: a rest that is over may not have been removed yet.
@@ -50,15 +58,18 @@ impl Rates {
             return 0;
         }
         let jobs = wanted.min(burst(settings));
-        self.set(key, Some(Rest { from: now, until: now + time_of(jobs, rate), rate }));
+        self.set(
+            key,
+            Some(Rest { from: now, until: now + time_of(jobs, rate), rate, missed: false }),
+        );
         jobs
     }
 
     /// Returns starts that were reserved and not used.
     pub(crate) fn give_back(&mut self, key: &TypeKey, jobs: u32, now: Duration) {
         if let Some(rest) = self.rests.get(key).copied().filter(|_| jobs > 0) {
-            let until = rest.until.saturating_sub(time_of(jobs, rest.rate));
-            self.set(key, (until > now).then_some(Rest { until, ..rest }));
+            let until = rest.until.saturating_sub(time_of(jobs, rest.rate)).max(now);
+            self.set(key, (until > now || rest.missed).then_some(Rest { until, ..rest }));
         }
     }
 
@@ -126,6 +137,20 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn jobs_that_became_ready_during_a_claim_wake_workers_when_its_starts_are_given_back() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+        let mut claim_in_vain = |ready: bool| {
+            assert_eq!(rates.reserve(&t, &five, 9, NOW), 5);
+            assert!(!ready || rates.holds_back(&t));
+            rates.give_back(&t, 5, NOW);
+            rates.take_rested(NOW)
+        };
+        assert_eq!(claim_in_vain(true), [(t.clone(), 5)]);
+        assert_eq!(claim_in_vain(false), [], "nothing became ready");
+    }
 
     #[test]
     fn a_type_rests_for_what_it_started_and_not_for_what_it_gave_back() {

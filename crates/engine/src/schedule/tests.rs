@@ -258,7 +258,7 @@ fn a_type_over_its_rate_rests() {
     assert_eq!(scheduler.reserve(&pick.key, &settings, None, 9, NOW).jobs, 0, "pulls count too");
     scheduler.answered(&pick.key, reserved, 2, 98, NOW);
     scheduler.free_slot(&pick.key, handler().unwrap());
-    assert!(scheduler.rests(&pick.key));
+    assert!(scheduler.rates.rests(&pick.key));
     assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
     let rested = scheduler.next_rested_at().unwrap();
     assert_eq!(rested, NOW + Duration::from_secs(1));
@@ -267,7 +267,7 @@ fn a_type_over_its_rate_rests() {
     let reserved = scheduler.reserve(&pick.key, &settings, None, 2, rested);
     assert_eq!(reserved.jobs, 2);
     scheduler.give_back(&pick.key, reserved, 0, rested);
-    assert!(!scheduler.rests(&pick.key), "nothing was started");
+    assert!(!scheduler.rates.rests(&pick.key), "nothing was started");
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn a_new_rate_changes_the_current_rest_wherever_it_comes_from() {
             let mut scheduler = scheduler(Fairness::Tenant, vec![slow.clone()]);
             let reserved = start(&mut scheduler, &slow.key);
             scheduler.answered(&slow.key, reserved, 1, 99, NOW);
-            assert!(scheduler.rests(&slow.key));
+            assert!(scheduler.rates.rests(&slow.key));
             if here {
                 scheduler.set_settings(&slow.key, settings.clone());
             } else {
@@ -526,7 +526,7 @@ fn a_new_rate_changes_the_current_rest_wherever_it_comes_from() {
             }
             let rested = scheduler.take_rested(NOW + Duration::from_millis(1));
             assert_eq!(rested.len(), 1, "waiting workers hear of it, too: {rate:?} {here}");
-            assert!(!scheduler.rests(&slow.key));
+            assert!(!scheduler.rates.rests(&slow.key));
             let mut rng = fastrand::Rng::with_seed(1);
             assert!(scheduler.select(&HashSet::new(), &mut rng).is_some());
         }

@@ -11,7 +11,8 @@ fn key(name: &str) -> TypeKey {
 
 fn interest(names: &[&str]) -> Interest {
     let names = names.iter().map(|text| Pattern::of(text)).collect();
-    Interest { tenant: key("t").tenant, names, priority: None, hidden: false }
+    let (priority, payload_bytes_max, hidden) = (None, u64::MAX, false);
+    Interest { tenant: key("t").tenant, names, priority, payload_bytes_max, hidden }
 }
 
 /// Which of these have been woken, without waiting.
@@ -95,6 +96,16 @@ fn a_worker_that_wants_one_priority_takes_no_wake_up_from_others() {
     let mut places: Vec<_> = lines.into_iter().map(place).collect();
     waitlist.wake([(&key("t"), 1)]);
     assert_eq!(woken(&mut places), [0, 1, 2]);
+}
+
+#[test]
+fn a_worker_that_wants_small_payloads_takes_no_wake_up_from_others() {
+    let waitlist = Waitlist::default();
+    let place =
+        |payload_bytes_max| waitlist.enter(Interest { payload_bytes_max, ..interest(&["t*"]) });
+    let mut places: Vec<_> = [1, 1, u64::MAX, u64::MAX].map(place).into();
+    waitlist.wake([(&key("t"), 1)]);
+    assert_eq!(woken(&mut places), [0, 2]);
 }
 
 #[test]
