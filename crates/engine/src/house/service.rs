@@ -22,6 +22,8 @@
 //!   ends the daemon, because other batches continue.
 //! - adopt: the journal that was being read is closed, and the next pass opens it again at the
 //!   store's position.
+//! - unhandled: the types that it suspects and its place among them; a type that it skips has its
+//!   turn in the next round.
 //! - beat, reap, purge, listen, clock: have no state to lose. Each pass starts from the store or
 //!   the clock.
 
