@@ -13,8 +13,8 @@
 //! slot for a batch). Dropping it returns what was not used, whatever happened to the claim.
 //!
 //! **What a claim sees.** Every job whose add this daemon answered before: the claim of a worker
-//! waits until our journal is ingested that far (`FRESH_CLAIM` at most, when the store is slow), and
-//! then asks the store, not the scheduler's estimates.
+//! waits until our journal is ingested that far (for `FRESH_CLAIM` at most, if the store is slow),
+//! and then asks the store, not the scheduler's estimates.
 //!
 //! **Waiting.** A worker that finds nothing waits in the `Waitlist`. It enters the list before it
 //! looks, so it misses nothing. Jobs claimed for a caller that disconnected are released.
