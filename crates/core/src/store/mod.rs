@@ -14,7 +14,7 @@
 //! was created ahead of the store's clock without a delay is ready at once.
 //!
 //! **Durability.** `job_insert`, `job_settle` and `job_decide` take a `Durability`. Other changes
-//! that a client is told of, numbers of daemons and boot numbers are durable when the call returns.
+//! on behalf of clients, numbers of daemons and boot numbers are durable when the call returns.
 //! Claims, takes, renewals, beats, released numbers, progress, pieces of payloads, give-ups and
 //! purges are relaxed: a store may forget them until its next synced change, and each can be done
 //! again.
