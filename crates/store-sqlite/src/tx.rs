@@ -66,27 +66,32 @@ impl Counter {
     }
 }
 
-/// Adds the sums of a type, and returns what may have to be updated after them.
-const APPLY: &str = "
-    UPDATE type
-       SET ready = ready + ?2, deferred = deferred + ?3, running = running + ?4,
-           paused = paused + ?5, finished = finished + ?6, failed = failed + ?7,
-           cancelled = cancelled + ?8,
-           claimed_at = CASE WHEN ?9 > coalesce(claimed_at, ?9 - 1) THEN ?9 ELSE claimed_at END
-     WHERE id = ?1
-    RETURNING open,
-              ready > 0 AND suspended = 0 AND (running_max IS NULL OR running < running_max),
-              shown <> (handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready
-                        OR deferred OR running OR paused OR finished OR failed OR cancelled),
-              head_rank, head_run_at, head_tie";
+/// What a type's sums are added to, and what may have to be updated after them.
+const READ: &str = "
+    SELECT ready, deferred, running, paused, finished, failed, cancelled, claimed_at, running_max,
+           suspended, open, shown, handler_id IS NOT NULL OR settings IS NOT NULL,
+           head_rank, head_run_at, head_tie
+      FROM type WHERE id = ?1";
+macro_rules! set_counts {
+    ($more:literal) => {
+        concat!(
+            "UPDATE type
+                SET ready = ?2, deferred = ?3, running = ?4, paused = ?5, finished = ?6,
+                    failed = ?7, cancelled = ?8, claimed_at = ?9",
+            $more,
+            " WHERE id = ?1"
+        )
+    };
+}
+const SET_COUNTS: &str = set_counts!("");
+// Most changes do not affect the front and the columns after it. They are left out then, so that
+// the indexes over them are rarely updated.
+const SET_COUNTS_AND_FRONT: &str =
+    set_counts!(", head_rank = ?10, head_run_at = ?11, head_tie = ?12");
 pub(crate) const FRONT: &str = "
     SELECT rank, run_at, tie FROM ready
      WHERE type_id = ?1 ORDER BY rank, run_at, tie LIMIT 1";
 
-// Most changes do not affect these columns. They are written separately from the counters, so that
-// the indexes over them are rarely updated.
-const SET_FRONT: &str =
-    "UPDATE type SET head_rank = ?2, head_run_at = ?3, head_tie = ?4 WHERE id = ?1";
 const SHOW_OR_HIDE: &str = "UPDATE type SET shown = NOT shown WHERE id = ?1";
 const OPEN: &str = "UPDATE type SET open = 1, rev = ?2 WHERE id = ?1";
 const REOPEN: &str = "UPDATE type SET rev = ?2 WHERE id = ?1";
@@ -189,21 +194,18 @@ impl<'w> Tx<'w> {
             return Ok(());
         }
         let conn = self.conn;
-        let mut apply = conn.prepare_cached(APPLY)?;
-        for (type_id, Delta { counts: c, front, claimed_at, answered_closed }) in counts {
-            let claimed_at = claimed_at.map(Timestamp::ms);
-            let sums = params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at];
-            let applied = apply.query_row(sums, Applied::read).optional()?;
-            let Some(Applied { was_open, is_open, shown_changed, head }) = applied else {
-                continue;
-            };
-            if front {
-                set_front(conn, type_id, head)?;
-            }
-            if shown_changed {
+        let mut read = conn.prepare_cached(READ)?;
+        for (type_id, delta) in counts {
+            let before = read.query_row([type_id], TypeCounts::read).optional()?;
+            let Some(before) = before else { continue };
+            let after = before.with(&delta);
+            let front = if delta.front { front(conn, type_id)? } else { before.head };
+            set_counts(conn, type_id, &after, (front != before.head).then_some(front))?;
+            if before.shown != after.is_shown() {
                 conn.prepare_cached(SHOW_OR_HIDE)?.execute([type_id])?;
             }
-            if is_open && (!was_open || answered_closed) {
+            let (was_open, is_open) = (before.open, after.is_open());
+            if is_open && (!was_open || delta.answered_closed) {
                 let next = self.revision()? + 1;
                 let open = if was_open { REOPEN } else { OPEN };
                 conn.prepare_cached(open)?.execute([type_id, next])?;
@@ -219,35 +221,78 @@ impl<'w> Tx<'w> {
 /// The front of a type's queue: rank, time and tie of its first job, or all `None`.
 type Head = [Option<i64>; 3];
 
-/// A type after its sums were added.
-struct Applied {
-    /// Open: a claim would get a job of it.
-    was_open: bool,
-    is_open: bool,
-    /// `shown` must be inverted.
-    shown_changed: bool,
-    /// The front before the change.
+/// The counters of a type, and what depends on them.
+#[derive(Clone, Copy)]
+struct TypeCounts {
+    counts: [i64; COUNTERS],
+    claimed_at: Option<i64>,
+    running_max: Option<i64>,
+    suspended: bool,
+    /// A claim would get a job of it.
+    open: bool,
+    shown: bool,
+    /// It has a handler or settings.
+    set_up: bool,
     head: Head,
 }
 
-impl Applied {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Applied> {
-        Ok(Applied {
-            was_open: row.get(0)?,
-            is_open: row.get(1)?,
-            shown_changed: row.get(2)?,
-            head: [row.get(3)?, row.get(4)?, row.get(5)?],
+impl TypeCounts {
+    /// A damaged number counts as 0, because an error would prevent all writes.
+    fn read(row: &Row<'_>) -> rusqlite::Result<TypeCounts> {
+        let number = |column| row.get_ref(column).ok().and_then(|value| value.as_i64().ok());
+        let is_set = |column| number(column).is_some_and(|number| number != 0);
+        Ok(TypeCounts {
+            counts: std::array::from_fn(|column| number(column).unwrap_or(0)),
+            claimed_at: number(7),
+            running_max: number(8),
+            suspended: is_set(9),
+            open: is_set(10),
+            shown: is_set(11),
+            set_up: is_set(12),
+            head: [number(13), number(14), number(15)],
         })
+    }
+
+    fn with(mut self, delta: &Delta) -> TypeCounts {
+        self.counts.iter_mut().zip(delta.counts).for_each(|(count, jobs)| *count += jobs);
+        self.claimed_at = self.claimed_at.max(delta.claimed_at.map(Timestamp::ms));
+        self
+    }
+
+    fn is_open(&self) -> bool {
+        let running = self.counts[Counter::Running as usize];
+        let has_room = self.running_max.is_none_or(|most| running < most);
+        self.counts[Counter::Ready as usize] > 0 && !self.suspended && has_room
+    }
+
+    fn is_shown(&self) -> bool {
+        self.set_up || self.suspended || self.counts.iter().any(|jobs| *jobs != 0)
     }
 }
 
-fn set_front(conn: &Connection, type_id: i64, head: Head) -> Result<()> {
+fn front(conn: &Connection, type_id: i64) -> Result<Head> {
     let mut find = conn.prepare_cached(FRONT)?;
     let first = |row: &Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?]);
-    let front: Head = find.query_row([type_id], first).optional()?.unwrap_or_default();
-    if front != head {
-        let [rank, run_at, tie] = front;
-        conn.prepare_cached(SET_FRONT)?.execute(params![type_id, rank, run_at, tie])?;
-    }
+    Ok(find.query_row([type_id], first).optional()?.unwrap_or_default())
+}
+
+/// Writes the counters, and the front if it changed.
+fn set_counts(
+    conn: &Connection,
+    type_id: i64,
+    of_type: &TypeCounts,
+    front: Option<Head>,
+) -> Result<()> {
+    let TypeCounts { counts: c, claimed_at, .. } = of_type;
+    match front {
+        None => conn
+            .prepare_cached(SET_COUNTS)?
+            .execute(params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at])?,
+        Some([rank, run_at, tie]) => {
+            conn.prepare_cached(SET_COUNTS_AND_FRONT)?.execute(params![
+                type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at, rank, run_at, tie
+            ])?
+        }
+    };
     Ok(())
 }
