@@ -66,7 +66,7 @@ pub struct Stats {
     pub disk_bytes: u64,
     pub id_newest: Option<JobId>,
     /// `None` while the journal accepts; otherwise why the last write failed.
-    pub healthy: Option<String>,
+    pub refusal: Option<String>,
 }
 
 impl Entry {

@@ -50,7 +50,7 @@ pub(crate) struct State {
     pub(crate) spools: HashMap<String, JobId>,
     /// The newest record that is gone from the files, or whose payload is.
     pub(crate) dropped: Option<JobId>,
-    pub(crate) healthy: Option<String>,
+    pub(crate) refusal: Option<String>,
 }
 
 impl Inner {
@@ -74,7 +74,7 @@ impl Inner {
             active: None,
             spools,
             dropped: dropped.max(gone),
-            healthy: None,
+            refusal: None,
         };
         Ok(Arc::new(Inner {
             disk,

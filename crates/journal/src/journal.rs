@@ -200,7 +200,7 @@ impl Journal {
             segments: state.segments.len(),
             disk_bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
             id_newest: self.id_newest(),
-            healthy: self.inner.lost().map(Error::to_string).or(state.healthy.clone()),
+            refusal: self.inner.lost().map(Error::to_string).or(state.refusal.clone()),
         }
     }
 

@@ -176,7 +176,7 @@ impl Writer {
             Ok(offset) => self.publish(offset, numbered),
             Err(Refused { error, may_survive }) => {
                 tracing::error!(%error, "the journal refuses jobs");
-                self.inner.state().healthy = Some(error.to_string());
+                self.inner.state().refusal = Some(error.to_string());
                 let named = spools(&numbered).map(|(spool, _)| spool);
                 match may_survive {
                     true => self.undecided.extend(named.cloned()),
@@ -248,7 +248,7 @@ impl Writer {
         let segment = state.segments.back_mut().expect("the active segment is the newest");
         segment.last = active.last;
         segment.bytes = active.bytes;
-        state.healthy = None;
+        state.refusal = None;
         drop(state);
         self.inner.readable.notify_waiters();
         for NumberedAppend { append, ids } in numbered {
@@ -258,13 +258,13 @@ impl Writer {
 
     /// After a refusal, finds out whether the disk works again, by starting a new segment.
     fn try_disk(&mut self) -> Result<(), Error> {
-        if self.inner.state().healthy.is_none() {
+        if self.inner.state().refusal.is_none() {
             return Ok(());
         }
         let first = self.inner.make_ids(self.clock.now(), 1)?[0];
         self.seal();
         self.active = Some(self.create(first)?);
-        self.inner.state().healthy = None;
+        self.inner.state().refusal = None;
         Ok(())
     }
 

@@ -203,7 +203,7 @@ pub(crate) async fn readiness(shared: &Shared) -> Readiness {
 
 /// Retries after a failed append, because there may be no other traffic.
 async fn journal_works(shared: &Shared) -> Result<(), String> {
-    let Some(refusal) = shared.journal.stats().healthy else { return Ok(()) };
+    let Some(refusal) = shared.journal.stats().refusal else { return Ok(()) };
     match tokio::time::timeout(STATUS_PATIENCE, shared.journal.wsync()).await {
         Ok(tried) => tried.map_err(|error| error.to_string()),
         Err(_) => Err(refusal),

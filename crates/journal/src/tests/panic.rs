@@ -24,7 +24,7 @@ async fn a_panic_of_the_writer_refuses_appends_and_hangs_nobody() {
     let root = tempfile::tempdir().unwrap();
     let (journal, switch) = open_with_switch(root.path());
     journal.append(entries(&["before"]), None).await.unwrap();
-    assert_eq!(journal.stats().healthy, None);
+    assert_eq!(journal.stats().refusal, None);
     switch.store(true, Ordering::SeqCst);
     let (first, second, sync) = tokio::join!(
         journal.append(entries(&["in the middle"]), None),
@@ -36,8 +36,8 @@ async fn a_panic_of_the_writer_refuses_appends_and_hangs_nobody() {
     }
     let later = journal.append(entries(&["later"]), None).await.unwrap_err();
     assert!(is_the_panic(&later), "{later}");
-    let healthy = journal.stats().healthy.unwrap();
-    assert!(healthy.contains("the test wants a panic"), "{healthy}");
+    let refusal = journal.stats().refusal.unwrap();
+    assert!(refusal.contains("the test wants a panic"), "{refusal}");
     assert_eq!(texts(&drain(&journal).await), ["before"], "reading goes on");
     journal.close().await;
     assert_eq!(texts(&drain(&open(root.path())).await)[0], "before");

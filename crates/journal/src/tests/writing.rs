@@ -144,9 +144,9 @@ async fn s0_41_a_failing_write_or_sync_accepts_nothing_and_later_adds_work() {
         disk.fail(fail_one(operation));
         let refused = journal.append(entries(&["refused"]), None).await;
         assert!(matches!(refused, Err(Error::Storage(_))), "{refused:?}");
-        assert!(journal.stats().healthy.is_some());
+        assert!(journal.stats().refusal.is_some());
         accepted.extend(journal.append(entries(&["later"]), None).await.unwrap());
-        assert_eq!(journal.stats().healthy, None);
+        assert_eq!(journal.stats().refusal, None);
         journal.close().await;
         let images = [disk.restarted(), disk.after_power_cut(&mut fastrand::Rng::with_seed(1))];
         for disk in images {
@@ -210,10 +210,10 @@ async fn s0_41_wsync_finds_out_that_the_disk_works_again() {
     disk.fail(Some(Plan { fault: Fault::Refuse, from: 1, until: u64::MAX }));
     assert!(journal.append(entries(&["refused"]), None).await.is_err());
     assert!(matches!(journal.wsync().await, Err(Error::Storage(_))));
-    assert!(journal.stats().healthy.is_some());
+    assert!(journal.stats().refusal.is_some());
     disk.fail(None);
     journal.wsync().await.unwrap();
-    assert_eq!(journal.stats().healthy, None);
+    assert_eq!(journal.stats().refusal, None);
     accepted.extend(journal.append(entries(&["after"]), None).await.unwrap());
     journal.close().await;
     let journal = open_faulty(&disk.restarted());
