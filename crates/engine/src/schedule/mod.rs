@@ -326,7 +326,7 @@ impl Scheduler {
     /// Whether a claim may start jobs of a type with these settings.
     pub(crate) fn may_start(&mut self, of: &WaitingType, now: Duration) -> bool {
         self.rates.follow(&of.key, of.settings.rate);
-        !self.rates.rests_at(&of.key, now)
+        !self.rates.holds_back_at(&of.key, now)
     }
 
     // ---- what changes from outside -----------------------------------------------------------

@@ -24,7 +24,7 @@ struct Rest {
     from: Duration,
     until: Duration,
     rate: f64,
-    /// Jobs became ready meanwhile, and workers that wait for them were not woken.
+    /// Because of this rest, workers were not woken for ready jobs, or looked for some in vain.
     missed: bool,
 }
 
@@ -33,15 +33,16 @@ impl Rates {
         self.rests.contains_key(key)
     }
 
-    /// Jobs of a type became ready: whether it rests. Then workers are woken when the rest is over,
-    /// even if that is because its starts were given back.
+    /// Whether jobs of a type cannot start because it rests. Then workers are woken when the rest
+    /// is over, even if that is because its starts were given back.
     pub(crate) fn holds_back(&mut self, key: &TypeKey) -> bool {
         self.rests.get_mut(key).map(|rest| rest.missed = true).is_some()
     }
 
     /// The same at this moment: a rest that is over may not have been removed yet.
-    pub(crate) fn rests_at(&self, key: &TypeKey, now: Duration) -> bool {
-        self.rests.get(key).is_some_and(|rest| rest.until > now)
+    pub(crate) fn holds_back_at(&mut self, key: &TypeKey, now: Duration) -> bool {
+        let rest = self.rests.get_mut(key).filter(|rest| rest.until > now);
+        rest.map(|rest| rest.missed = true).is_some()
     }
 
     /// Takes up to `wanted` starts of a type; returns how many it may have now.
@@ -54,7 +55,7 @@ impl Rates {
     ) -> u32 {
         self.follow(key, settings.rate);
         let Some(rate) = settings.rate else { return wanted };
-        if wanted == 0 || self.rests_at(key, now) {
+        if wanted == 0 || self.holds_back_at(key, now) {
             return 0;
         }
         let jobs = wanted.min(burst(settings));
@@ -139,17 +140,20 @@ mod tests {
     const NOW: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn jobs_that_became_ready_during_a_claim_wake_workers_when_its_starts_are_given_back() {
+    fn workers_that_a_claim_in_vain_held_back_are_woken_when_its_starts_are_given_back() {
         let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
         let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
-        let mut claim_in_vain = |ready: bool| {
+        let mut claim_in_vain = |meanwhile: &dyn Fn(&mut Rates) -> bool| {
             assert_eq!(rates.reserve(&t, &five, 9, NOW), 5);
-            assert!(!ready || rates.holds_back(&t));
+            assert!(meanwhile(&mut rates));
             rates.give_back(&t, 5, NOW);
             rates.take_rested(NOW)
         };
-        assert_eq!(claim_in_vain(true), [(t.clone(), 5)]);
-        assert_eq!(claim_in_vain(false), [], "nothing became ready");
+        let woken = [(t.clone(), 5)];
+        assert_eq!(claim_in_vain(&|rates| rates.holds_back(&t)), woken, "jobs became ready");
+        assert_eq!(claim_in_vain(&|rates| rates.holds_back_at(&t, NOW)), woken, "a worker looked");
+        assert_eq!(claim_in_vain(&|rates| rates.reserve(&t, &five, 1, NOW) == 0), woken);
+        assert_eq!(claim_in_vain(&|_| true), [], "nobody was held back");
     }
 
     #[test]
