@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::handler::TypeSettings;
-use crate::id::JobId;
+use crate::id::{JobId, Sysid};
 use crate::job::{AttemptId, Extra, Job, NewJob, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::state::State;
@@ -176,7 +176,8 @@ pub struct MovedJobs {
     pub ready: HashMap<TypeKey, u64>,
     /// When the earliest job that was queued for later comes due.
     pub due: Option<Timestamp>,
-    /// Attempts that lost their lease.
+    /// Attempts that no longer have a lease: a worker has reported, or the job was changed. If one
+    /// still runs, it is stopped.
     pub stopped: Vec<AttemptId>,
     /// Other jobs that changed or are gone.
     pub touched: Vec<JobId>,
@@ -200,17 +201,21 @@ pub struct Take {
     pub hidden: bool,
     /// 1 to `BATCH_JOBS_MAX`.
     pub limit: u32,
-    /// Jobs with larger payloads are skipped.
+    /// Jobs with larger payloads are skipped. The take ends before the first job whose payload does
+    /// not fit together with those before it.
     pub payload_bytes_max: u64,
     /// Called for each job in turn, for at most `limit` jobs.
     pub decide: TakeDecide,
+    /// For leases that the decision makes. The engine sets it.
+    pub claimant: Claimant,
     /// How many jobs of a type with a `rate` may start now. The engine sets it.
     pub room: RateRoom,
     /// Where an earlier search stopped that found nothing. The engine sets it.
     pub after: Option<TakeCursor>,
 }
 
-/// How many jobs of a type may start now. May be called more than once, with the same result.
+/// How many jobs of a type may start now. These starts are reserved until the take is answered. May
+/// be called more than once, with the same result.
 pub type RateRoom = Arc<dyn Fn(&TypeKey, &TypeSettings) -> u32 + Send + Sync>;
 
 /// A position in a search among the types of a tenant. Only the store that made it can read it.
@@ -220,8 +225,21 @@ pub struct TakeCursor {
     pub name: String,
 }
 
-/// Pure: gets the job as it is, and the store's time.
-pub type TakeDecide = Arc<dyn Fn(&FullJob, Timestamp) -> TakeDecision + Send + Sync>;
+/// Pure: gets the job as it is, the owner and token of a lease that it may make, and the store's
+/// time.
+pub type TakeDecide = Arc<dyn Fn(&FullJob, Claimant, Timestamp) -> TakeDecision + Send + Sync>;
+
+/// Who takes jobs: the daemon, and the token of this take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claimant {
+    pub owner: Sysid,
+    pub token: Token,
+}
+
+impl Claimant {
+    /// Before the engine has set one. No token of a real claim is as small.
+    pub const UNSET: Claimant = Claimant { owner: Sysid::FIRST, token: Token(0) };
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Names {
@@ -245,7 +263,7 @@ pub struct TakeAnswer {
     /// Jobs that were found and not given.
     pub kept: u32,
     pub moved: MovedJobs,
-    /// A type had more jobs than its `concurrency` allows.
+    /// The `concurrency` of a type may hold back some of its jobs.
     pub full: bool,
     /// Where the search continues, if nothing was found so far: a store looks at a bounded number
     /// of types in one call.
@@ -258,6 +276,8 @@ pub struct TakenJob {
     pub before: FullJob,
     /// As it is now.
     pub job: Job,
+    /// Its new payload, if the take changed it.
+    pub payload: Option<Bytes>,
     pub parent: Option<FullJob>,
     /// Its ended children, at most `CHILDREN_SHOWN_MAX` of each kind.
     pub finished: Vec<(JobId, Payload)>,
@@ -285,6 +305,7 @@ impl Take {
             limit,
             payload_bytes_max: u64::MAX,
             decide,
+            claimant: Claimant::UNSET,
             room: Arc::new(|_, _| u32::MAX),
             after: None,
         }
@@ -292,7 +313,7 @@ impl Take {
 
     /// What becomes of this job; as with `Ask::decision`, an error undoes the whole take.
     pub fn decision(&self, before: &FullJob, now: Timestamp) -> Result<TakeDecision, Error> {
-        Error::caught(A_DECISION, || (self.decide)(before, now))
+        Error::caught(A_DECISION, || (self.decide)(before, self.claimant, now))
     }
 }
 

@@ -30,6 +30,8 @@ const MS_MAX: i64 = (1 << 41) - 1;
 pub struct Sysid(NonZeroU16);
 
 impl Sysid {
+    pub const FIRST: Sysid = Sysid(NonZeroU16::MIN);
+
     pub fn new(number: u16) -> Option<Sysid> {
         if number > SYSID_MAX { None } else { NonZeroU16::new(number).map(Sysid) }
     }

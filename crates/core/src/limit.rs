@@ -15,7 +15,8 @@ pub const KEY_BYTES_MAX: usize = 255;
 pub const PRIORITY_MAX: u16 = 1000;
 /// Priority of a job that names none.
 pub const PRIORITY_DEFAULT: u16 = 500;
-/// Payloads above this size are kept in pieces, never in one buffer.
+/// Payloads above this size are stored and moved in pieces; only decisions see them in one buffer
+/// (`WHOLE_BYTES_MAX`).
 pub const PAYLOAD_INLINE_BYTES_MAX: usize = 1024 * 1024;
 /// Size of one piece of a large payload; the last piece may be shorter but not empty.
 pub const PAYLOAD_PIECE_BYTES: usize = 256 * 1024;

@@ -16,7 +16,7 @@ use windlass_core::Clock;
 use windlass_net::{Connections, LINGER_BYTES_MAX, Memory, tcp};
 
 use crate::background::{self, Background};
-use crate::execute::{Call, Commands, HandedOut, Reply, run_safely, waits};
+use crate::execute::{Call, Commands, DELIVERY_MAX, HandedOut, Reply, run_safely, waits};
 use crate::inbound::{Inbound, Next, Patience};
 use crate::outbound;
 use crate::run_options::{RunOptions, When};
@@ -142,8 +142,13 @@ impl<C: Commands> Connection<C> {
         };
         match in_time {
             Some(Reply { response, handed_out }) => {
-                let written = self.write(finish(response, options)).await;
-                self.settle(handed_out, written).await;
+                let writing = self.write(finish(response, options));
+                let written = if handed_out.is_empty() {
+                    writing.await
+                } else {
+                    tokio::time::timeout(DELIVERY_MAX, writing).await.unwrap_or(false)
+                };
+                self.note_delivery(handed_out, written).await;
                 written
             }
             None => {
@@ -151,14 +156,14 @@ impl<C: Commands> Connection<C> {
                 // It continues without a reader; the next request has to wait for it.
                 gone.cancel();
                 let reply = running.await;
-                self.settle(reply.handed_out, false).await;
+                self.note_delivery(reply.handed_out, false).await;
                 written
             }
         }
     }
 
     /// Reports whether the reply with these jobs was delivered.
-    async fn settle(&mut self, handed_out: Vec<HandedOut>, written: bool) {
+    async fn note_delivery(&mut self, handed_out: Vec<HandedOut>, written: bool) {
         if handed_out.is_empty() {
             return;
         }

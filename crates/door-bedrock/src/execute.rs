@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -12,6 +13,10 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::Job;
 
 use crate::wire::{Request, Response};
+
+/// How long a reply with jobs may take to be written; after that it counts as undelivered. Until
+/// then nobody else gets the jobs, because they are held for longer (`command::get`).
+pub(crate) const DELIVERY_MAX: Duration = Duration::from_secs(50);
 
 /// The caller of a command, and its deadline.
 #[derive(Debug, Clone)]

@@ -67,7 +67,7 @@ pub(crate) fn routes() -> Vec<Route> {
 #[serde(deny_unknown_fields)]
 #[schema(as = Claim)]
 struct ClaimBody {
-    /// Patterns with `*` and `?`; default: all types.
+    /// Patterns with `*`, `?` and `[a-z]`; default: all types.
     types: Option<Vec<String>>,
     /// 1 to 1000; default 1.
     limit: Option<u32>,

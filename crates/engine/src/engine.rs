@@ -5,12 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass_core::edit::{Decide, Decided, FullJob, Take, TakeAnswer, Target};
-use windlass_core::job::Token;
 use windlass_core::store::sql::SqlAnswer;
 use windlass_core::store::{AttemptLog, Claimed, LeaseRef, List, Page, TypeStats};
 use windlass_core::{
-    Handler, HandlerId, HandlerSpec, Job, JobId, State, Sysid, Tenant, Timestamp, TypeKey,
-    TypeSettings,
+    Handler, HandlerId, HandlerSpec, Job, JobId, State, Tenant, Timestamp, TypeKey, TypeSettings,
 };
 use windlass_journal::SpoolWriter;
 
@@ -24,8 +22,8 @@ use crate::ask::list;
 use crate::ask::read::{self, PayloadReader};
 use crate::claim::pull;
 use crate::claim::take;
+use crate::detach;
 use crate::error::{Error, storage_error, store_error};
-use crate::follow_up;
 use crate::house::keep;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
@@ -73,7 +71,7 @@ impl Engine {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        follow_up::to_its_end(change(self.shared().clone())).await
+        detach::to_its_end(change(self.shared().clone())).await
     }
 
     // ---- jobs ------------------------------------------------------------------------------
@@ -292,14 +290,6 @@ impl Engine {
     /// A new id for a job that a decision adds.
     pub fn make_id(&self) -> Result<JobId, Error> {
         self.shared().journal.make_id().map_err(storage_error)
-    }
-
-    /// The owner and the token of the leases that the decision of a take makes. The take replaces
-    /// the token by a newer one when it has found jobs.
-    pub async fn claimant(&self) -> Result<(Sysid, Token), Error> {
-        let shared = self.shared();
-        let token = shared.daemon.tokens.next(shared.store.as_ref()).await.map_err(store_error)?;
-        Ok((shared.daemon.sysid(), token))
     }
 
     pub fn now(&self) -> Timestamp {

@@ -12,16 +12,8 @@ use windlass_core::runner::Stop;
 use windlass_core::store::{Settled, Settlement};
 use windlass_core::{Job, State, TypeKey};
 
-use crate::error::Error;
 use crate::event;
 use crate::shared::Shared;
-
-/// Carries a change and its follow-up to their end, even if the caller disconnects in between.
-pub(crate) async fn to_its_end<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::spawn(work).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
-}
 
 /// Logs what moved, stops attempts that lost their lease, and announces the rest.
 pub(crate) fn announce(shared: &Shared, moved: &MovedJobs) {
@@ -70,6 +62,10 @@ pub(crate) fn pulled<'a>(shared: &Shared, jobs: impl Iterator<Item = &'a Job>) {
     for job in jobs {
         shared.metrics.pulled(&job.key);
         event::started(job);
+        // A door may hand out a job for the last time.
+        if let Some(ended) = job.last.filter(|_| job.state.is_ended()) {
+            note_end(shared, job, ended, false, Duration::ZERO, job.state.as_str());
+        }
     }
 }
 
@@ -122,10 +118,11 @@ fn what_next(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A worker's attempt is over: the job ended, repeats, or returned to the queue.
+/// A worker's attempt is over: the job ended, waits for its children, repeats, or returned to the
+/// queue.
 fn came_back(shared: &Shared, before: &Job, after: &Job) {
-    let over = after.state.is_ended() || after.attempt == 0;
-    let held = held(shared, before);
+    let over = after.state.is_ended() || after.state == State::Paused || after.attempt == 0;
+    let held = note_held(shared, before);
     match after.last.filter(|_| over) {
         Some(ended) => {
             let repeats = after.state == State::Queued && after.extra.repeat.is_some();
@@ -149,8 +146,8 @@ fn note_end(
     event::ended(job, ended, run, what);
 }
 
-/// How long an outside worker has held a job; the metrics count it.
-pub(crate) fn held(shared: &Shared, job: &Job) -> Duration {
+/// Counts how long an outside worker has held a job, and returns it.
+pub(crate) fn note_held(shared: &Shared, job: &Job) -> Duration {
     let now = shared.now();
     let held = now.since(job.started_at.unwrap_or(now));
     shared.metrics.held(held);

@@ -17,6 +17,7 @@
 //! | `house` | what runs in the background so that nothing is lost, stuck or kept for ever |
 //! | `ask` | everything else that doors read or change |
 //! | `follow_up` | what follows a change of the store: log lines, metrics, announcements |
+//! | `detach` | work that continues if its caller disconnects |
 //! | `ready` | announces jobs that may run: to the scheduler, the dispatcher, waiting workers |
 //! | `daemon` | this daemon's identity in the store: number, tokens, contact |
 //! | `shared`, `start` | what the parts share; how they start and stop |
@@ -30,6 +31,7 @@ pub mod api;
 mod ask;
 mod claim;
 mod daemon;
+mod detach;
 mod dispatch;
 mod engine;
 mod error;

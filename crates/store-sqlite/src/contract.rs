@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::Connection;
-use windlass_core::edit::{Ask, Decided, Take, TakeAnswer};
+use windlass_core::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Progress};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
@@ -16,7 +16,7 @@ use windlass_core::store::{
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
     IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
     NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement, Settles,
-    SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats,
+    SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob,
     WaitingType, Waits,
 };
 use windlass_core::time::Timestamp;
@@ -233,6 +233,16 @@ impl Reads for SqliteStore {
     async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
         let tenant = tenant.clone();
         self.readers.read(move |conn| read::job_get(conn, &tenant, id)).await
+    }
+
+    async fn job_typed(&self, tenant: &Tenant, id: JobId) -> Result<Option<TypedJob>, Error> {
+        let tenant = tenant.clone();
+        self.readers.read(move |conn| read::job_typed(conn, &tenant, id)).await
+    }
+
+    async fn job_full(&self, tenant: &Tenant, id: JobId) -> Result<Option<FullJob>, Error> {
+        let tenant = tenant.clone();
+        self.readers.read(move |conn| edit::find_full(conn, &tenant, id)).await
     }
 
     async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error> {

@@ -105,6 +105,11 @@ fn in_the_way(tx: &mut Tx<'_>, tenant: &Tenant, only: &Only) -> Result<Option<St
     first.map_or(Ok(None), |id| row::find(tx.conn, id))
 }
 
+pub(crate) fn find_full(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<Option<FullJob>> {
+    let stored = row::find_of(conn, tenant, id)?;
+    stored.map(|stored| full_job(conn, &stored)).transpose()
+}
+
 /// The job with its payload.
 pub(crate) fn full_job(conn: &Connection, stored: &Stored) -> Result<FullJob> {
     let Stored { job, type_id, .. } = stored;

@@ -8,7 +8,7 @@ use windlass_core::job::Progress;
 use windlass_core::limit::{BATCH_JOBS_MAX, PAGE_JOBS_MAX};
 use windlass_core::name::Tenant;
 use windlass_core::outcome::Json;
-use windlass_core::store::{AttemptLog, List, Page};
+use windlass_core::store::{AttemptLog, List, Page, TypedJob};
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Log, Payload, State};
 
@@ -16,11 +16,23 @@ use crate::change;
 use crate::claim;
 use crate::error::{Failure, Result};
 use crate::row::{self, Stored, part};
+use crate::type_row;
 
 pub(crate) fn job_get(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<Option<Job>> {
     let Some(stored) = row::find_of(conn, tenant, id)? else { return Ok(None) };
     let progress = progress(conn, &stored)?;
     Ok(Some(Job { progress, ..stored.job }))
+}
+
+pub(crate) fn job_typed(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<Option<TypedJob>> {
+    let Some(stored) = row::find_of(conn, tenant, id)? else { return Ok(None) };
+    let find = "SELECT settings, handler_id FROM type WHERE id = ?1";
+    let columns = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?));
+    let (text, handler) = conn.prepare_cached(find)?.query_row([stored.type_id], columns)?;
+    let settings = type_row::settings(text)?;
+    let handler = handler.map(row::job_id).transpose()?;
+    let job = Job { progress: progress(conn, &stored)?, ..stored.job };
+    Ok(Some(TypedJob { job, settings, handler }))
 }
 
 /// The progress of the newest attempt; that of earlier ones has another token.

@@ -47,9 +47,9 @@ struct Source {
     behind: [i64; 4],
 }
 
-/// The next job of a queue, ordered as jobs are handed out: rank, time, tie, name, id. The last
-/// number is the index of its source.
-type Next = Reverse<(i64, i64, i64, Arc<str>, i64, usize)>;
+/// The next job of a queue, ordered as jobs are handed out: rank, time, tie, name, id. Then follow
+/// the index of its source and the size of its payload.
+type Next = Reverse<(i64, i64, i64, Arc<str>, i64, usize, u64)>;
 
 pub(crate) struct Search<'a> {
     conn: &'a Connection,
@@ -62,6 +62,8 @@ pub(crate) struct Search<'a> {
     looks: usize,
     /// How many more jobs may be taken of types with a limit or a rate.
     room: HashMap<Arc<str>, u32>,
+    /// Types with settings whose `rate` was asked for.
+    rates_asked: HashSet<i64>,
     /// The `concurrency` of a type held back some of its jobs.
     full: bool,
     /// The types to search, if they are given by a pattern.
@@ -99,6 +101,7 @@ impl<'a> Search<'a> {
             nexts: BinaryHeap::new(),
             looks: LOOK_MAX,
             room: HashMap::new(),
+            rates_asked: HashSet::new(),
             full: false,
             pattern: None,
         };
@@ -151,20 +154,24 @@ impl<'a> Search<'a> {
     fn open(&mut self, type_id: i64, name: &str, hidden: bool) -> Result<bool> {
         let name: Arc<str> = Arc::from(name);
         let Some(of_type) = claim::unless_suspended(self.conn, type_id)? else { return Ok(false) };
-        let room = of_type.room(0);
-        if room != i64::MAX || of_type.has_settings {
-            let rate = self.rate_room(type_id, &name)?;
-            let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let limited = of_type.room(0) != i64::MAX || of_type.has_settings;
+        if limited && !self.room.contains_key(&name) {
+            let room = u32::try_from(of_type.room(0)).unwrap_or(u32::MAX);
             self.full |= room == 0;
-            self.room.entry(name.clone()).or_insert(room.min(rate));
+            self.room.insert(name.clone(), room);
         }
         if self.room.get(&name) == Some(&0) {
             return Ok(false);
         }
         let behind = [self.rank.unwrap_or(i64::MIN), i64::MIN, i64::MIN, i64::MIN];
-        self.sources.push(Source { type_id, name, hidden, behind });
-        self.advance(self.sources.len() - 1)?;
-        Ok(true)
+        self.sources.push(Source { type_id, name: name.clone(), hidden, behind });
+        let found = self.advance(self.sources.len() - 1)?;
+        // Only now: to ask is to reserve starts, which others cannot have meanwhile.
+        if limited && found && self.rates_asked.insert(type_id) {
+            let rate = self.rate_room(type_id, &name)?;
+            self.room.entry(name.clone()).and_modify(|room| *room = rate.min(*room));
+        }
+        Ok(self.room.get(&name) != Some(&0))
     }
 
     /// How many jobs of the type its `rate` allows; asks the engine.
@@ -178,34 +185,34 @@ impl<'a> Search<'a> {
         Ok((self.take.room)(&key, &settings))
     }
 
-    /// Reads the next job of a queue.
-    fn advance(&mut self, source: usize) -> Result<()> {
+    /// Reads the next job of a queue; false if there is none.
+    fn advance(&mut self, source: usize) -> Result<bool> {
         let Source { type_id, name, hidden, behind } = &mut self.sources[source];
         if self.room.get(name) == Some(&0) {
-            return Ok(());
+            return Ok(false);
         }
         let mut find = self.conn.prepare_cached(if *hidden { NEXT_HIDDEN } else { NEXT })?;
         let columns = |row: &Row<'_>| {
             // A damaged row is found out when the job is read.
-            let bytes = row.get::<_, i64>(4).unwrap_or(0);
+            let bytes = row.get::<_, i64>(4).unwrap_or(0) as u64;
             Ok(([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?], bytes))
         };
         while self.looks > 0 {
             let [rank, run_at, tie, id] = *behind;
             let found = find.query_row([*type_id, rank, run_at, tie, id], columns).optional()?;
-            let Some((place, bytes)) = found else { return Ok(()) };
+            let Some((place, bytes)) = found else { return Ok(false) };
             let [rank, run_at, tie, id] = place;
             if self.rank.is_some_and(|only| only != rank) {
-                return Ok(());
+                return Ok(false);
             }
             self.looks -= 1;
             *behind = place;
-            if bytes as u64 <= self.take.payload_bytes_max {
-                self.nexts.push(Reverse((rank, run_at, tie, name.clone(), id, source)));
-                return Ok(());
+            if bytes <= self.take.payload_bytes_max {
+                self.nexts.push(Reverse((rank, run_at, tie, name.clone(), id, source, bytes)));
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Finds the jobs to hand out, in order.
@@ -218,6 +225,7 @@ impl<'a> Search<'a> {
         let mut front = self.next_front(&mut fronts)?;
         let (mut wanted, mut passed, mut scanned) = (Vec::new(), 0, 0);
         let mut next = None;
+        let mut bytes_left = self.take.payload_bytes_max;
         while wanted.len() < self.take.limit as usize {
             while let Some(Front { type_id, name, place }) = &front {
                 let before = |Reverse((rank, run_at, tie, next, ..)): &Next| {
@@ -237,12 +245,16 @@ impl<'a> Search<'a> {
                 }
                 front = self.next_front(&mut fronts)?;
             }
-            let Some(Reverse((.., name, id, source))) = self.nexts.pop() else { break };
+            let Some(Reverse((.., name, id, source, bytes))) = self.nexts.pop() else { break };
             // The other queue of the type may have used up the room.
             let room = self.room.get_mut(&name);
             if room.as_ref().is_some_and(|room| **room == 0) {
                 continue;
             }
+            bytes_left = match bytes_left.checked_sub(bytes) {
+                Some(left) => left,
+                None => break,
+            };
             room.into_iter().for_each(|room| *room -= 1);
             wanted.push((id, self.sources[source].type_id));
             self.advance(source)?;

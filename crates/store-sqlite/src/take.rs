@@ -79,7 +79,8 @@ fn take_one(
     let decision = take.decision(&before, tx.now)?;
     let job = put::put(tx, &stored, &decision.put, &mut took.moved)?;
     if decision.give {
-        took.given.push(TakenJob { before, job, parent, finished, cancelled });
+        let payload = decision.put.payload;
+        took.given.push(TakenJob { before, job, payload, parent, finished, cancelled });
     } else {
         took.kept += 1;
     }

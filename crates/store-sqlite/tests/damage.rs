@@ -97,7 +97,7 @@ impl Damaged {
 
     /// Takes jobs of all types by a pattern.
     async fn take(&self, limit: u32) -> Vec<i64> {
-        let decide = |whole: &FullJob, now| {
+        let decide = |whole: &FullJob, _, now| {
             let owner = Sysid::new(7).unwrap();
             let lease = Lease { owner, token: Token(1), expires_at: now + LEASE, on_beat: false };
             let job = Job { state: State::Running, lease: Some(lease), ..whole.job.clone() };

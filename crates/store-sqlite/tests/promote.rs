@@ -13,7 +13,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use windlass_core::edit::{FullJob, Names, Put, Take, TakeDecision};
+use windlass_core::edit::{Claimant, FullJob, Names, Put, Take, TakeDecision};
 use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::prelude::*;
@@ -109,7 +109,7 @@ impl Glut {
 
     /// The ids of the claimed jobs.
     async fn take(&self, names: Names) -> Vec<i64> {
-        let decide = |whole: &FullJob, _| {
+        let decide = |whole: &FullJob, _, _| {
             let job = windlass_core::Job { state: State::Paused, ..whole.job.clone() };
             TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
         };
@@ -122,6 +122,7 @@ impl Glut {
             payload_bytes_max: u64::MAX,
             room: Arc::new(|_, _| u32::MAX),
             after: None,
+            claimant: Claimant::UNSET,
             decide: Arc::new(decide),
         };
         let took = self.store.job_take(take).await.unwrap();

@@ -59,7 +59,7 @@ pub(crate) fn leased_by(token: Token, whole: &FullJob, now: Timestamp) -> Job {
 pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
     // A decision may be called more than once, so it must not make the token.
     let token = token();
-    let decide = move |whole: &FullJob, _| {
+    let decide = move |whole: &FullJob, _, _| {
         let put = Put { job: leased_by(token, whole, now), payload: None, purge_at: None };
         TakeDecision { put, give: true }
     };
@@ -101,7 +101,9 @@ impl Subject {
     }
 
     pub(crate) async fn full_job(&self, number: i64) -> FullJob {
-        self.seen(Target::Job(id(number))).await.job.expect("the job is there")
+        let full = self.job_full(&acme(), id(number)).await.unwrap();
+        assert_eq!(full, self.seen(Target::Job(id(number))).await.job, "decisions see the same");
+        full.expect("the job is there")
     }
 
     /// Applies `change` to the job.

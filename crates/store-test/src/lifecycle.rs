@@ -50,6 +50,17 @@ pub async fn without_wakes_it_never_tells_of_changes(harness: &dyn Harness) {
     assert!(tokio::time::timeout(PATIENCE, store.changed()).await.is_err());
 }
 
+/// The verbs that a closed store still answers.
+macro_rules! answered {
+    ($store:expr; $($verb:ident ( $($argument:expr),* ))*) => {{
+        let mut answered = Vec::new();
+        $(if !matches!($store.$verb($($argument),*).await, Err(Error::Unavailable(_))) {
+            answered.push(stringify!($verb));
+        })*
+        answered
+    }};
+}
+
 pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
@@ -58,19 +69,11 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
     store.close().await;
     let (tenant, key, id) = (&acme(), &key("t"), id(1));
     let synced = Durability::Synced;
-    let mut answered = Vec::new();
-    macro_rules! closed {
-        ($($verb:ident ( $($argument:expr),* ))*) => {
-            $(if !matches!(store.$verb($($argument),*).await, Err(Error::Unavailable(_))) {
-                answered.push(stringify!($verb));
-            })*
-        };
-    }
     let grant = SysidGrant { sysid: sysid(7), boot: Boot(1) };
     let named = NamedLook { tenant: acme(), names: vec!["t".into()], after: None, limit: 1 };
     let insert = Insert { jobs: vec![job(2)], keys: Vec::new(), mark: None, durability: synced };
     let progress = Progress { percent: 1.0, message: String::new(), at: NOW };
-    closed! {
+    let answered = answered! { store;
         sysid_reserve(SysidReserve { wanted: None, lease: LEASE })
         sysid_renew(SysidRenew { grant, lease: LEASE, id_newest: None })
         sysid_release(grant.sysid, grant.boot)
@@ -100,13 +103,6 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
         job_purge(1)
         job_decide(edits(Vec::new()))
         job_take(take(glob("*"), 1, NOW))
-        job_get(tenant, id)
-        job_result(tenant, id)
-        job_log(tenant, id)
-        job_payload(tenant, id)
-        payload_piece(id, 0)
-        job_list(everything_of(acme()))
-        type_stats(None)
         handler_put(id, key, handler_spec())
         handler_get(key, None)
         handler_list(tenant)
@@ -116,9 +112,28 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
         type_settings_get(key)
         flush()
         ping()
-    }
+    };
     assert!(answered.is_empty(), "these still answer: {answered:?}");
     store.close().await;
+}
+
+pub async fn a_closed_store_is_not_read(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    store.close().await;
+    let (tenant, id) = (&acme(), id(1));
+    let answered = answered! { store;
+        job_get(tenant, id)
+        job_typed(tenant, id)
+        job_full(tenant, id)
+        job_result(tenant, id)
+        job_log(tenant, id)
+        job_payload(tenant, id)
+        payload_piece(id, 0)
+        job_list(everything_of(acme()))
+        type_stats(None)
+    };
+    assert!(answered.is_empty(), "these still answer: {answered:?}");
 }
 
 /// Calls that succeeded before or during the close are kept.

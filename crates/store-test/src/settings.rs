@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use windlass_core::handler::TypeSettings;
-use windlass_core::{RetryPolicy, TypeKey};
+use windlass_core::job::Progress;
+use windlass_core::store::{LeaseRef, TypedJob};
+use windlass_core::{Job, RetryPolicy, TypeKey};
 
 use crate::Harness;
-use crate::fixture::{NOW, Subject, claimed_numbers, globex, handler_spec, id, job, job_of, key};
+use crate::fixture::{
+    NOW, Subject, acme, claimed_numbers, globex, handler_spec, id, job, job_of, key,
+};
 
 fn full() -> TypeSettings {
     TypeSettings {
@@ -24,6 +28,33 @@ pub async fn every_setting_comes_back(harness: &dyn Harness) {
     assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), TypeSettings::default());
     store.type_settings_put(&key("t"), full()).await.unwrap();
     assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), full());
+}
+
+pub async fn a_typed_job_comes_with_settings_and_handler(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let typed = async |number| store.job_typed(&acme(), id(number)).await.unwrap();
+    assert_eq!(typed(1).await, None);
+    store.add([job(1), job_of("other", 2)]).await;
+    let plain =
+        TypedJob { job: store.get(1).await, settings: TypeSettings::default(), handler: None };
+    assert_eq!(typed(1).await, Some(plain));
+
+    store.type_settings_put(&key("t"), full()).await.unwrap();
+    for version in [100, 101] {
+        store.handler_put(id(version), &key("t"), handler_spec()).await.unwrap();
+    }
+    let claimed = store.claim("t", 1, NOW).await.remove(0);
+    let percent = Progress { percent: 9.0, message: "on".into(), at: NOW };
+    let lease = LeaseRef::of(&claimed.job).expect("a claimed job has a lease");
+    store.job_progress(vec![(lease, percent.clone())]).await.unwrap();
+    let running = Job { progress: Some(percent), ..claimed.job };
+    let typed_job = TypedJob { job: running, settings: full(), handler: Some(id(101)) };
+    assert_eq!(typed(1).await, Some(typed_job));
+    let other = typed(2).await.expect("it was added");
+    assert_eq!((other.settings, other.handler), (TypeSettings::default(), None));
+
+    store.handler_delete(&key("t")).await.unwrap();
+    assert_eq!(typed(1).await.expect("it runs").handler, None);
 }
 
 /// An older version may have accepted them.

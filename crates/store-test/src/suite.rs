@@ -250,6 +250,7 @@ suite! { $
         the_largest_source_comes_back
     }
     settings {
+        a_typed_job_comes_with_settings_and_handler
         every_setting_comes_back
         numbers_out_of_range_are_read_as_the_nearest_within
         new_settings_replace_all_old_ones
@@ -393,6 +394,8 @@ suite! { $
         a_job_that_is_lent_is_queued_for_later
         only_this_priority
         large_payloads_are_passed_over
+        payloads_fit_together_and_the_first_one_always_does
+        only_types_with_a_job_to_take_are_asked_for_room
         a_type_with_a_rate_gives_no_more_than_the_caller_has_room_for
         a_search_that_ends_early_says_where_it_goes_on
         suspended_types_give_nothing
@@ -506,6 +509,7 @@ suite! { $
         it_says_what_it_can_do
         without_wakes_it_never_tells_of_changes
         a_closed_store_is_not_available
+        a_closed_store_is_not_read
         a_close_finishes_what_is_under_way
     }
     model {

@@ -1,6 +1,7 @@
 //! Takes: due jobs by name, in the right order, and what the decision makes of them.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use windlass_core::edit::{Edit, FullJob, Put, Take, TakeDecision};
@@ -36,7 +37,7 @@ pub async fn a_taken_job_is_what_the_decision_made_of_it(harness: &dyn Harness) 
 pub async fn a_take_whose_decision_panics_takes_nothing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
-    let decide = |whole: &FullJob, _| match whole.job.id.get() {
+    let decide = |whole: &FullJob, _, _| match whole.job.id.get() {
         1 => TakeDecision {
             put: Put { job: leased(whole, NOW), payload: None, purge_at: None },
             give: true,
@@ -172,7 +173,7 @@ pub async fn no_more_than_the_limit_are_asked_for(harness: &dyn Harness) {
     store.add((1..=10).map(job)).await;
     // Every second one is not handed out, but fails.
     let every_second = |limit| {
-        let decide = move |whole: &FullJob, _| {
+        let decide = move |whole: &FullJob, _, _| {
             let give = whole.job.id.get() % 2 == 0;
             let failed = Job { state: State::Failed, ..whole.job.clone() };
             let job = if give { leased(whole, NOW) } else { failed };
@@ -193,7 +194,7 @@ pub async fn a_job_that_is_lent_is_queued_for_later(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let lend = |now, until| {
-        let decide = move |whole: &FullJob, _| {
+        let decide = move |whole: &FullJob, _, _| {
             let extra = Extra { lent: true, ..whole.job.extra.clone() };
             let job = Job { run_at: until, started_at: Some(now), extra, ..whole.job.clone() };
             TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
@@ -236,6 +237,43 @@ pub async fn large_payloads_are_passed_over(harness: &dyn Harness) {
     let small = Take { payload_bytes_max: 100, ..take(glob("*"), 3, NOW) };
     assert_eq!(taken_numbers(&store.job_take(small).await.unwrap()), [2, 4]);
     assert_eq!(store.take_of(glob("*"), 9).await, [1, 3]);
+}
+
+pub async fn payloads_fit_together_and_the_first_one_always_does(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let sized = |number, bytes| NewJob {
+        payload: Payload::Inline(vec![b'x'; bytes].into()),
+        ..job(number)
+    };
+    store.add([sized(1, 60), sized(2, 40), sized(3, 0), sized(4, 1), sized(5, 100)]).await;
+    for expected in [vec![1, 2, 3], vec![4], vec![5], vec![]] {
+        let some = Take { payload_bytes_max: 100, ..take(glob("*"), 9, NOW) };
+        assert_eq!(taken_numbers(&store.job_take(some).await.unwrap()), expected);
+    }
+}
+
+/// To ask is to reserve starts, which other claims cannot have meanwhile.
+pub async fn only_types_with_a_job_to_take_are_asked_for_room(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let later = NewJob { run_at: after(9), ..job_of("later", 1) };
+    store.add([later, job_of("now", 2), job_of("now", 3)]).await;
+    for name in ["empty", "later", "now"] {
+        let settings = TypeSettings { rate: Some(1.0), ..TypeSettings::default() };
+        store.type_settings_put(&key(name), settings).await.unwrap();
+    }
+    for names in [any_of(&["empty", "later", "now"]), glob("*")] {
+        let asked = Arc::new(Mutex::new(BTreeSet::new()));
+        let room = {
+            let asked = asked.clone();
+            move |key: &TypeKey, _: &TypeSettings| {
+                asked.lock().unwrap().insert(key.name.to_string());
+                u32::MAX
+            }
+        };
+        let one = Take { room: Arc::new(room), ..take(names, 1, NOW) };
+        assert_eq!(store.job_take(one).await.unwrap().given.len(), 1);
+        assert_eq!(*asked.lock().unwrap(), BTreeSet::from(["now".to_owned()]));
+    }
 }
 
 pub async fn a_type_with_a_rate_gives_no_more_than_the_caller_has_room_for(harness: &dyn Harness) {
@@ -355,7 +393,7 @@ pub async fn takers_never_take_the_same_job(harness: &dyn Harness) {
 pub async fn a_decision_that_cannot_be_carried_out_takes_nothing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
-    let decide = |whole: &FullJob, _| {
+    let decide = |whole: &FullJob, _, _| {
         let lease = leased(whole, NOW).lease.filter(|_| whole.job.id == id(1));
         let job = Job { lease, ..leased(whole, NOW) };
         TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }

@@ -54,6 +54,8 @@ pub async fn jobs_of_another_tenant_cannot_be_read(harness: &dyn Harness) {
     let (store, _) = acme_at_work(harness).await;
     for number in 1..=3 {
         assert_eq!(store.job_get(&globex(), id(number)).await.unwrap(), None);
+        assert_eq!(store.job_full(&globex(), id(number)).await.unwrap(), None);
+        assert_eq!(store.job_typed(&globex(), id(number)).await.unwrap(), None);
         assert_eq!(store.job_log(&globex(), id(number)).await.unwrap(), None);
         assert_eq!(store.job_result(&globex(), id(number)).await.unwrap(), None);
         assert_eq!(store.job_payload(&globex(), id(number)).await.unwrap(), None);

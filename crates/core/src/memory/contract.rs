@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::edit::{Ask, Decided, Take, TakeAnswer};
+use crate::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Progress};
@@ -17,11 +17,11 @@ use crate::store::{
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
     IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
     NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement, Settles,
-    Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, WaitingType, Waits,
+    Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
 };
 use crate::time::Timestamp;
 
-use super::{MemoryStore, Row};
+use super::MemoryStore;
 
 #[async_trait]
 impl Daemons for MemoryStore {
@@ -124,7 +124,9 @@ impl Waits for MemoryStore {
 #[async_trait]
 impl Claims for MemoryStore {
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
-        self.open()?.job_claim(&claim)
+        let claimed = self.open()?.job_claim(&claim);
+        self.answer_permitted().await;
+        claimed
     }
 
     async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error> {
@@ -200,16 +202,29 @@ impl Decides for MemoryStore {
     }
 
     async fn job_take(&self, take: Take) -> Result<TakeAnswer, Error> {
-        self.open()?.job_take(&take)
+        let taken = self.open()?.job_take(&take);
+        self.answer_permitted().await;
+        taken
     }
 }
 
 #[async_trait]
 impl Reads for MemoryStore {
     async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
+        Ok(self.open()?.job_get(tenant, id))
+    }
+
+    async fn job_typed(&self, tenant: &Tenant, id: JobId) -> Result<Option<TypedJob>, Error> {
         let state = self.open()?;
-        let with_progress = |row: &Row| Job { progress: row.progress.clone(), ..row.job.clone() };
-        Ok(state.row(tenant, id).map(with_progress))
+        let Some(job) = state.job_get(tenant, id) else { return Ok(None) };
+        let of_type = &state.types[&job.key];
+        let (settings, handler) = (of_type.settings.clone(), of_type.in_force);
+        Ok(Some(TypedJob { job, settings, handler }))
+    }
+
+    async fn job_full(&self, tenant: &Tenant, id: JobId) -> Result<Option<FullJob>, Error> {
+        let state = self.open()?;
+        Ok(state.row(tenant, id).map(|row| state.full_job(row)))
     }
 
     async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error> {

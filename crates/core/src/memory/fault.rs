@@ -17,6 +17,9 @@ pub(super) struct Faults {
     /// While inserts are held: how many of them may continue.
     insert_permits: Option<usize>,
     insert_held: Option<Waker>,
+    answers_held: bool,
+    /// Claims and takes whose answers are held.
+    held: Vec<Waker>,
 }
 
 impl MemoryStore {
@@ -44,6 +47,30 @@ impl MemoryStore {
     /// A test aid: whether an insert is held now.
     pub fn is_insert_held(&self) -> bool {
         self.faults().insert_held.is_some()
+    }
+
+    /// A test aid: while answers are held, claims and takes are carried out but not answered.
+    pub fn hold_answers(&self, held: bool) {
+        let mut faults = self.faults();
+        faults.answers_held = held;
+        faults.held.drain(..).for_each(Waker::wake);
+    }
+
+    /// A test aid: whether the answer of a claim or take is held now.
+    pub fn is_answer_held(&self) -> bool {
+        !self.faults().held.is_empty()
+    }
+
+    pub(super) async fn answer_permitted(&self) {
+        std::future::poll_fn(|ctx| {
+            let mut faults = self.faults();
+            if !faults.answers_held {
+                return Poll::Ready(());
+            }
+            faults.held.push(ctx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     fn permit_inserts(&self, permits: Option<usize>) {

@@ -56,7 +56,8 @@ impl State {
         let parent = self.parent(&job).map(|row| self.full_job(row));
         let finished = self.ended_children(&job, JobState::Finished);
         let cancelled = self.ended_children(&job, JobState::Cancelled);
-        answer.given.push(TakenJob { before, job, parent, finished, cancelled });
+        let payload = decision.put.payload;
+        answer.given.push(TakenJob { before, job, payload, parent, finished, cancelled });
         Ok(())
     }
 
@@ -77,7 +78,12 @@ impl State {
             }
             may
         });
-        let ids = wanted.map(|job| job.id).take(take.limit as usize).collect();
+        let mut bytes_left = take.payload_bytes_max;
+        let fitting = wanted.take(take.limit as usize).take_while(|job| {
+            let left = bytes_left.checked_sub(job.payload_bytes);
+            left.map(|left| bytes_left = left).is_some()
+        });
+        let ids = fitting.map(|job| job.id).collect();
         (ids, full)
     }
 

@@ -61,7 +61,7 @@ pub use insert::{
     Add, Added, IdempotencyKey, IdempotencyRecord, Insert, Inserted, Insertion, Inserts, JournalId,
     JournalMark, Piece,
 };
-pub use read::{AttemptLog, List, Page, Reads, TypeStats};
+pub use read::{AttemptLog, List, Page, Reads, TypeStats, TypedJob};
 pub use settle::{SettleAnswer, Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
 pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType, Waits};

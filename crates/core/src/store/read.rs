@@ -4,6 +4,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Error;
+use crate::edit::FullJob;
+use crate::handler::{HandlerId, TypeSettings};
 use crate::id::JobId;
 use crate::job::{Job, Payload};
 use crate::log::Log;
@@ -15,6 +17,12 @@ use crate::time::Timestamp;
 #[async_trait]
 pub trait Reads: Send + Sync {
     async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error>;
+
+    /// The same, with what its type says about the end of its attempts.
+    async fn job_typed(&self, tenant: &Tenant, id: JobId) -> Result<Option<TypedJob>, Error>;
+
+    /// The job with its payload, which is in one buffer if it has at most `WHOLE_BYTES_MAX`.
+    async fn job_full(&self, tenant: &Tenant, id: JobId) -> Result<Option<FullJob>, Error>;
 
     /// Result data of the latest attempt that had any.
     async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error>;
@@ -33,6 +41,14 @@ pub trait Reads: Send + Sync {
     /// Counts of every type of a tenant that has ever had a job, a handler or settings. Without a
     /// tenant, only types that have one of these now or are suspended: others cost nothing.
     async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error>;
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TypedJob {
+    pub job: Job,
+    pub settings: TypeSettings,
+    /// The handler version in force.
+    pub handler: Option<HandlerId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

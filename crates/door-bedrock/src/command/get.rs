@@ -9,15 +9,14 @@ use tokio::time::Instant;
 use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::calendar::{Civil, Modifiers};
 use windlass_core::edit::{
-    FullJob, Names, Put, Take, TakeAnswer, TakeDecide, TakeDecision, TakenJob,
+    Claimant, FullJob, Names, Put, Take, TakeAnswer, TakeDecide, TakeDecision, TakenJob,
 };
-use windlass_core::job::Token;
 use windlass_core::limit::{BATCH_JOBS_MAX, WHOLE_BYTES_MAX};
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::store::LeaseRef;
-use windlass_core::{Job, JobId, Lease, Payload, Priority, State, Sysid, Timestamp, TypeName};
+use windlass_core::{Job, JobId, Lease, Payload, Priority, State, Timestamp, TypeName};
 
-use crate::execute::{Call, HandedOut, Reply};
+use crate::execute::{Call, DELIVERY_MAX, HandedOut, Reply};
 use crate::number::leading_integer;
 use crate::wire::json::{Object, array};
 use crate::wire::{Request, Response};
@@ -31,6 +30,7 @@ const LENT_MAX: i64 = 10;
 /// Lease of a job until its reply has been delivered. After that, the worker keeps the job until it
 /// reports. The short lease ensures that a daemon's death in between leaves no job running forever.
 const DELIVERY_LEASE: Duration = Duration::from_secs(60);
+const _: () = assert!(DELIVERY_MAX.as_secs() < DELIVERY_LEASE.as_secs());
 /// Names with this prefix are manual jobs: how often they are handed out is not counted.
 const MANUAL: &str = "manual";
 
@@ -80,10 +80,9 @@ async fn take(
     let priority: Option<Priority> = value::job_priority(request)?;
     let waits = request.connection_is("wait") && !call.gone.is_cancelled();
     let wait = call.until.saturating_duration_since(Instant::now());
-    let (crashed, (owner, token)) = (Arc::clone(&door.crashed), door.engine.claimant().await?);
-    let hand_out = HandOut { owner, token };
-    let decide: TakeDecide = Arc::new(move |whole, now| {
-        hand_out.decide(whole, crashed.matches(whole.job.key.name.as_str()), now)
+    let crashed = Arc::clone(&door.crashed);
+    let decide: TakeDecide = Arc::new(move |whole, claimant, now| {
+        hand_out(whole, crashed.matches(whole.job.key.name.as_str()), claimant, now)
     });
     let take = Take {
         priority,
@@ -92,7 +91,8 @@ async fn take(
         ..Take::new(door.tenant.clone(), parse_names(names), limit, decide)
     };
     let wait = if waits { wait } else { Duration::ZERO };
-    // A worker that disconnects while waiting gets nothing; dropping the claim takes no job.
+    // If the worker disconnects or the door closes while it waits, it gets nothing, and the engine
+    // hands back what it has just taken.
     let took = tokio::select! {
         took = door.engine.take(take, wait) => took?,
         () = call.gone.cancelled(), if waits => TakeAnswer::default(),
@@ -136,45 +136,44 @@ fn children(children: &[(JobId, Payload)]) -> String {
 }
 
 /// Decides what happens to a job that is about to be handed out.
-pub(super) struct HandOut {
-    pub(super) owner: Sysid,
-    pub(super) token: Token,
-}
-
-impl HandOut {
-    pub(super) fn decide(&self, whole: &FullJob, crashed: bool, now: Timestamp) -> TakeDecision {
-        if crashed {
-            return give_up(&whole.job, now, false);
-        }
-        let mut job = Job {
-            started_at: Some(now),
-            attempt: whole.job.attempt.saturating_add(1),
-            ..whole.job.clone()
-        };
-        let Some(retry_after) = whole.job.extra.door_text.as_deref() else {
-            let (owner, token) = (self.owner, self.token);
-            let expires_at = now + DELIVERY_LEASE;
-            job.state = State::Running;
-            job.lease = Some(Lease { owner, token, expires_at, on_beat: false });
-            job.extra.lent = false;
-            return TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true };
-        };
-        let text = data::shown(&whole.payload);
-        let count = data::retry_count(&text);
-        if count >= LENT_MAX {
-            return give_up(&whole.job, now, false);
-        }
-        let Some(again_at) = again_at(&whole.job, retry_after, now) else {
-            return give_up(&job, now, true);
-        };
-        let next_run = seconds_text(again_at);
-        job.run_at = due_at(&next_run);
-        set_next_run(&mut job.extra, &next_run, job.run_at);
-        job.extra.lent = true;
-        let counted = (!whole.job.key.name.as_str().starts_with(MANUAL))
-            .then(|| data::bytes(counted(&whole.job, &text, count + 1)));
-        TakeDecision { put: Put { job, payload: counted, purge_at: None }, give: true }
+pub(super) fn hand_out(
+    whole: &FullJob,
+    crashed: bool,
+    claimant: Claimant,
+    now: Timestamp,
+) -> TakeDecision {
+    if crashed {
+        return give_up(&whole.job, now, false);
     }
+    let mut job = Job {
+        started_at: Some(now),
+        attempt: whole.job.attempt.saturating_add(1),
+        ..whole.job.clone()
+    };
+    let Some(retry_after) = whole.job.extra.door_text.as_deref() else {
+        let Claimant { owner, token } = claimant;
+        let expires_at = now + DELIVERY_LEASE;
+        job.state = State::Running;
+        job.lease = Some(Lease { owner, token, expires_at, on_beat: false });
+        job.extra.lent = false;
+        return TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true };
+    };
+    let text = data::shown(&whole.payload);
+    let count = data::retry_count(&text);
+    if count >= LENT_MAX {
+        return give_up(&whole.job, now, false);
+    }
+    // As in Bedrock: the worker gets the job for the last time, and it counts as failed.
+    let Some(again_at) = again_at(&whole.job, retry_after, now) else {
+        return give_up(&job, now, true);
+    };
+    let next_run = seconds_text(again_at);
+    job.run_at = due_at(&next_run);
+    set_next_run(&mut job.extra, &next_run, job.run_at);
+    job.extra.lent = true;
+    let counted = (!whole.job.key.name.as_str().starts_with(MANUAL))
+        .then(|| data::bytes(counted(&whole.job, &text, count + 1)));
+    TakeDecision { put: Put { job, payload: counted, purge_at: None }, give: true }
 }
 
 /// When a lent job is handed out again: after its `retryAfter`, or when it repeats.

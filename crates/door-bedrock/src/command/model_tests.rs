@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::edit::{Ask, Decided, Decision, FamilyView, Names, Take, TakeAnswer, Target};
+use windlass_core::edit::{
+    Ask, Claimant, Decided, Decision, FamilyView, Names, Take, TakeAnswer, Target,
+};
 use windlass_core::job::Token;
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
@@ -14,7 +16,7 @@ use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{Job, JobId, State, Sysid, Tenant, Timestamp};
 
 use super::create::{self, CreateRequest};
-use super::get::HandOut;
+use super::get::hand_out;
 use super::report::Report;
 use super::{Refusal, cancel, delete, fail, finish, requeue, retry, view};
 
@@ -107,7 +109,7 @@ impl World {
     }
 
     async fn take(&self, limit: u32) -> TakeAnswer {
-        let hand_out = HandOut { owner: Sysid::new(1).unwrap(), token: Token(1) };
+        let claimant = Claimant { owner: Sysid::FIRST, token: Token(1) };
         let now = self.now;
         let take = Take {
             tenant: self.tenant.clone(),
@@ -118,7 +120,8 @@ impl World {
             payload_bytes_max: u64::MAX,
             room: std::sync::Arc::new(|_, _| u32::MAX),
             after: None,
-            decide: Arc::new(move |whole, _| hand_out.decide(whole, false, now)),
+            claimant,
+            decide: Arc::new(move |whole, claimant, _| hand_out(whole, false, claimant, now)),
         };
         self.store.job_take(take).await.unwrap()
     }

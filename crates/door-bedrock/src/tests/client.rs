@@ -43,6 +43,11 @@ impl Client {
         reply.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
+    /// Reads a part of a large reply.
+    pub(super) async fn some(&mut self) {
+        self.stream.read_exact(&mut vec![0; 1024 * 1024]).await.unwrap();
+    }
+
     /// Everything up to the end of the connection.
     pub(super) async fn rest(&mut self) -> String {
         self.stream.read_to_end(&mut self.received).await.unwrap();

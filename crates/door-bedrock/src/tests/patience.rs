@@ -12,6 +12,7 @@ use windlass_net::Memory;
 
 use super::fake::{Event, FakeDoor, began, options};
 use crate::Options;
+use crate::execute::DELIVERY_MAX;
 use crate::inbound::{Inbound, Next, Patience};
 use crate::wire::{Limits, Response};
 
@@ -69,6 +70,28 @@ async fn a_client_that_takes_nothing_is_given_up() {
     client.send("Large\n\n").await;
     door.expect(began("Large")).await;
     door.expect(Event::Undelivered).await;
+}
+
+/// Otherwise its lease would end, and another worker would get the job too.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_its_client_reads_too_slowly_is_taken_back() {
+    let mut door = FakeDoor::open().await;
+    let mut client = door.client().await;
+    let before = Instant::now();
+    client.send("Large\n\n").await;
+    door.expect(began("Large")).await;
+    let mut pace = tokio::time::interval(SILENCE_MAX / 10);
+    let slowly = async {
+        loop {
+            pace.tick().await;
+            client.some().await;
+        }
+    };
+    tokio::select! {
+        () = slowly => {}
+        () = door.expect(Event::Undelivered) => {}
+    }
+    assert!(before.elapsed() >= DELIVERY_MAX);
 }
 
 #[tokio::test]

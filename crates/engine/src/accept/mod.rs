@@ -29,15 +29,16 @@ use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, TypeKey
 use windlass_journal::{AddPayload, Entry};
 
 use crate::api::{AddJob, Added};
+use crate::detach::to_its_end;
 use crate::error::{Error, storage_error};
-use crate::follow_up::to_its_end;
 use crate::shared::Shared;
 
 use direct::Direct;
 use idempotency::Found;
 
-/// How long an add with a key waits for the ingest of the journal's backlog, and for the store's
-/// answer on the key of an add that is too large for one call.
+/// How long an add with a key waits for the ingest of the journal's backlog. One that is too large
+/// for one call of the store, or has large payloads, also waits this long for the store's answer on
+/// the key, and for its own ingest.
 const KEY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Adds jobs of one type, all or none.

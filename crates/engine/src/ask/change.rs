@@ -25,8 +25,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
     shared.fresh.require(id).await?;
-    let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
-    let job = job.ok_or(Error::NotFound("job"))?;
+    let typed = shared.store.job_typed(tenant, id).await.map_err(store_error)?;
+    let typed = typed.ok_or(Error::NotFound("job"))?;
+    let job = &typed.job;
     if let Some(attempt) = job.attempt_id().filter(|attempt| shared.running.get(*attempt).is_some())
     {
         shared.runner.stop(attempt, Stop::Cancelled);
@@ -38,19 +39,19 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
             _ => {}
         }
     }
-    let policy = Policy::of_job(shared, &job).await.map_err(store_error)?;
+    let policy = Policy::of_typed(shared, &typed).await.map_err(store_error)?;
     let end = EndRequest { tenant: tenant.clone(), id, keep: policy.retention };
     // Attempts that are claimed later belong to a rerun requested after this.
     let attempts = shared.running.of_job(id);
     changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
-    event::cancelled(&job);
+    event::cancelled(job);
     for attempt in attempts.iter().map(RunningJob::attempt_id) {
         shared.running.set_lost(attempt);
         shared.runner.stop(attempt, Stop::Cancelled);
     }
     shared.job_waiters.wake(&id);
     shared.ready.announce_room(&job.key);
-    look_for_family(shared, &job);
+    look_for_family(shared, job);
     Ok(())
 }
 

@@ -1,17 +1,17 @@
 //! Decide: doors change jobs by pure decisions, which the store carries out in one change. Then the
 //! effects are logged and announced.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use windlass_core::edit::{Ask, Decide, Decided, Decision, FamilyView, FullJob, Target};
+use windlass_core::edit::{Ask, Decide, Decided, FullJob, Target};
 use windlass_core::store::Durability;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
-use windlass_core::sync::lock;
 use windlass_core::{JobId, Tenant};
 
+use crate::detach::to_its_end;
 use crate::error::{Error, store_error};
-use crate::follow_up::{announce_added, to_its_end};
+use crate::follow_up::announce_added;
 use crate::shared::Shared;
 
 /// Shows jobs to a decision and carries out its edits; durable when this returns. It is done and
@@ -43,19 +43,7 @@ pub(crate) async fn full_job(
     id: JobId,
 ) -> Result<Option<FullJob>, Error> {
     shared.fresh.require(id).await?;
-    let seen: Arc<Mutex<Option<FullJob>>> = Arc::default();
-    let decide: Decide = {
-        let seen = seen.clone();
-        Arc::new(move |_, shown: &FamilyView| {
-            *lock(&seen) = shown.job.clone();
-            Ok(Decision::default())
-        })
-    };
-    let (tenant, targets) = (tenant.clone(), vec![Target::Job(id)]);
-    let ask = Ask { tenant, targets, decide, durability: Durability::Relaxed };
-    shared.store.job_decide(ask).await.map_err(store_error)?;
-    let whole = lock(&seen).take();
-    Ok(whole)
+    shared.store.job_full(tenant, id).await.map_err(store_error)
 }
 
 /// Runs SQL on the store; changes are durable when this returns.

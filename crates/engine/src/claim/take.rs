@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use windlass_core::edit::{
-    Ask, Decide, Decision, Edit, FamilyView, FullJob, MovedJobs, Put, Take, TakeAnswer, TakenJob,
-    Target,
+    Ask, Claimant, Decide, Decision, Edit, FamilyView, FullJob, MovedJobs, Put, Take, TakeAnswer,
+    TakenJob, Target,
 };
-use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::Durability;
 use windlass_core::sync::lock;
-use windlass_core::{Invalid, Payload, TypeKey, TypeSettings};
+use windlass_core::{Extra, Invalid, Job, Payload, TypeKey, TypeSettings};
 
 use crate::claim::reserve::Reservation;
 use crate::claim::wait::{self, Serving};
@@ -61,7 +60,9 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
             Arc::new(move |key, settings| rates.room(key, settings))
         };
         let store = shared.store.as_ref();
-        let under = |token| store.job_take(leased_under(token, &take));
+        let owner = shared.daemon.sysid();
+        let under =
+            |token| store.job_take(Take { claimant: Claimant { owner, token }, ..take.clone() });
         let answer = shared.daemon.tokens.claim(store, under).await.map_err(store_error)?;
         taken(&shared, &answer, &rates);
         if !answer.given.is_empty() || answer.kept > 0 {
@@ -73,18 +74,6 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
         }
     }
     Ok(None)
-}
-
-/// The same take, with this token in the leases that its decision makes. The decision's own token
-/// may be old by the time that there is a job.
-fn leased_under(token: Token, take: &Take) -> Take {
-    let of_door = take.decide.clone();
-    let decide = move |before: &FullJob, now| {
-        let mut decision = of_door(before, now);
-        decision.put.job.lease.iter_mut().for_each(|lease| lease.token = token);
-        decision
-    };
-    Take { decide: Arc::new(decide), ..take.clone() }
 }
 
 /// Updates the scheduler and announces what changed.
@@ -131,7 +120,7 @@ impl RateReservations {
     }
 }
 
-/// Jobs of a caller that disconnected become what they were, unless they changed since.
+/// Jobs of a caller that disconnected become what they were.
 async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
     let given = answer.given;
     let Some(first) = given.first() else { return };
@@ -150,17 +139,39 @@ async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
     }
 }
 
+/// Undoes what the take changed, and keeps what others have changed since.
 fn as_before(taken: &TakenJob, seen: &FamilyView) -> Decision {
-    let before = &taken.before;
-    let is_unchanged = |now: &&FullJob| {
-        let same = now.job.state == taken.job.state && now.job.run_at == taken.job.run_at;
-        same && now.job.lease.map(|lease| lease.token) == taken.job.lease.map(|lease| lease.token)
+    let TakenJob { before, job: after, payload: written, .. } = taken;
+    let is_taken = |now: &&FullJob| {
+        let same = now.job.state == after.state && now.job.run_at == after.run_at;
+        same && now.job.lease.map(|lease| lease.token) == after.lease.map(|lease| lease.token)
     };
-    let Some(now) = seen.job.as_ref().filter(is_unchanged) else { return Decision::default() };
-    let payload = match &before.payload {
-        Payload::Inline(bytes) if now.payload != before.payload => Some(bytes.clone()),
+    let Some(now) = seen.job.as_ref().filter(is_taken) else { return Decision::default() };
+    let was = &before.job;
+    let extra = Extra {
+        run_at_text: was.extra.run_at_text.clone(),
+        order_key: was.extra.order_key,
+        lent: was.extra.lent,
+        ..now.job.extra.clone()
+    };
+    let job = Job {
+        state: was.state,
+        lease: was.lease,
+        run_at: was.run_at,
+        due_at: was.due_at,
+        attempt: was.attempt,
+        started_at: was.started_at,
+        finished_at: was.finished_at,
+        last: was.last,
+        extra,
+        ..now.job.clone()
+    };
+    let payload = match (&before.payload, written, &now.payload) {
+        (Payload::Inline(was), Some(written), Payload::Inline(is)) if written == is => {
+            Some(was.clone())
+        }
         _ => None,
     };
-    let put = Put { job: before.job.clone(), payload, purge_at: None };
+    let put = Put { job, payload, purge_at: None };
     Decision { edits: vec![Edit::Put(Box::new(put))], id: None }
 }

@@ -1,32 +1,33 @@
 //! Wait: a caller asks for jobs, waits when there are none, and may disconnect at any moment. Jobs
 //! claimed for a caller that disconnected are handed back.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::TypeKey;
 
 use crate::claim::waitlist::Interest;
+use crate::detach::to_its_end;
 use crate::error::Error;
 use crate::ingest::freshness::FRESH_CLAIM;
 use crate::shared::Shared;
 
 /// How one kind of caller is served.
-pub(crate) struct Serving<T, A, B> {
+pub(crate) struct Serving<T, Attempt, Back> {
     /// Looks for jobs once.
-    pub attempt: A,
+    pub attempt: Attempt,
     /// Whether jobs of this type were found.
     pub has: fn(&T, &TypeKey) -> bool,
     /// Hands back what was found for a caller that disconnected.
-    pub back: B,
+    pub back: Back,
 }
 
 /// Calls `attempt` until it finds something: at once, and then whenever jobs that match `interest`
 /// may be ready, for up to `wait`.
-pub(crate) async fn serve<T, A, B, Attempt, Back>(
+pub(crate) async fn serve<T, Attempt, Found, Back, Returned>(
     shared: &Arc<Shared>,
     interest: Interest,
     wait: Duration,
@@ -34,50 +35,50 @@ pub(crate) async fn serve<T, A, B, Attempt, Back>(
 ) -> Result<Option<T>, Error>
 where
     T: Send + 'static,
-    A: Future<Output = Result<Option<T>, Error>> + Send + 'static,
-    B: Future<Output = ()> + Send + 'static,
-    Attempt: Fn(Arc<Shared>) -> A + Send + 'static,
-    Back: Fn(Arc<Shared>, T) -> B + Clone + Send + 'static,
+    Attempt: Fn(Arc<Shared>) -> Found + Send + 'static,
+    Found: Future<Output = Result<Option<T>, Error>> + Send + 'static,
+    Back: Fn(Arc<Shared>, T) -> Returned + Send + 'static,
+    Returned: Future<Output = ()> + Send + 'static,
 {
-    let Serving { attempt, has, back } = serving;
-    let gone = CancellationToken::new();
-    let (answer, answered) = oneshot::channel();
-    let working = search(shared.clone(), interest, wait, (attempt, has), gone.clone());
-    let hand_back = {
-        let (shared, back) = (shared.clone(), back);
-        move |found| drop(tokio::spawn(back(shared.clone(), found)))
-    };
-    tokio::spawn({
-        let hand_back = hand_back.clone();
-        async move {
-            if let Err(Ok(Some(found))) = answer.send(working.await) {
-                hand_back(found);
+    let (gone, shared) = (CancellationToken::new(), shared.clone());
+    let leaving = gone.clone();
+    let mut serving = pin!(to_its_end(async move {
+        let Serving { attempt, has, back } = serving;
+        let attempt = {
+            let shared = shared.clone();
+            move || attempt(shared.clone())
+        };
+        match search(&shared, interest, wait, (attempt, has), &gone).await? {
+            Some(found) if gone.is_cancelled() => {
+                back(shared, found).await;
+                Ok(None)
             }
+            found => Ok(found),
         }
-    });
-    let mut asking = Asking { gone, answered, hand_back };
-    let closed = |_| Err(Error::Unavailable("the daemon stops".into()));
-    (&mut asking.answered).await.unwrap_or_else(closed)
+    }));
+    // Dropped before the search is: the rest of the search knows that its caller is gone.
+    let _leaving = leaving.drop_guard();
+    serving.as_mut().await
 }
 
-async fn search<T, A>(
-    shared: Arc<Shared>,
+async fn search<T, Found>(
+    shared: &Shared,
     interest: Interest,
     wait: Duration,
-    (attempt, has): (impl Fn(Arc<Shared>) -> A, fn(&T, &TypeKey) -> bool),
-    gone: CancellationToken,
+    (attempt, has): (impl Fn() -> Found, fn(&T, &TypeKey) -> bool),
+    gone: &CancellationToken,
 ) -> Result<Option<T>, Error>
 where
-    A: Future<Output = Result<Option<T>, Error>>,
+    Found: Future<Output = Result<Option<T>, Error>>,
 {
     let deadline = tokio::time::Instant::now() + wait;
     shared.fresh.all(FRESH_CLAIM).await;
     if wait.is_zero() {
-        return attempt(shared).await;
+        return attempt().await;
     }
     let mut waiting = shared.ready.waitlist.enter(interest);
     loop {
-        let found = attempt(shared.clone()).await;
+        let found = attempt().await;
         match &found {
             Ok(None) => waiting.checked(|_| true),
             Ok(Some(found)) => waiting.checked(|key| has(found, key)),
@@ -93,23 +94,6 @@ where
         }
         if gone.is_cancelled() {
             return Ok(None);
-        }
-    }
-}
-
-/// A caller's request, until it is answered or the caller disconnects.
-struct Asking<T, F: Fn(T)> {
-    gone: CancellationToken,
-    answered: oneshot::Receiver<Result<Option<T>, Error>>,
-    hand_back: F,
-}
-
-impl<T, F: Fn(T)> Drop for Asking<T, F> {
-    fn drop(&mut self) {
-        self.gone.cancel();
-        self.answered.close();
-        if let Ok(Ok(Some(found))) = self.answered.try_recv() {
-            (self.hand_back)(found);
         }
     }
 }

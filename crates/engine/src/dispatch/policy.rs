@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::store::Error;
+use windlass_core::store::{Error, TypedJob};
 use windlass_core::{Handler, Job, RetryPolicy, TypeSettings};
 
 use crate::options::Options;
@@ -35,11 +35,16 @@ impl Policy {
         }
     }
 
-    /// The policy of a job that does not run in this daemon, from the store's current settings.
-    pub(crate) async fn of_job(shared: &Shared, job: &Job) -> Result<Policy, Error> {
-        let settings = shared.store.type_settings_get(&job.key).await?;
-        let handler = shared.store.handler_get(&job.key, None).await?;
-        Ok(Policy::of(handler.as_ref(), &settings, &shared.options))
+    /// The policy of a job that does not run in this daemon, by its type as it is now.
+    pub(crate) async fn of_typed(shared: &Shared, typed: &TypedJob) -> Result<Policy, Error> {
+        let TypedJob { job, settings, handler } = typed;
+        let handler = match handler {
+            Some(version) => {
+                shared.catalogue.get(shared.store.as_ref(), &job.key, *version).await?
+            }
+            None => None,
+        };
+        Ok(Policy::of(handler.as_deref(), settings, &shared.options))
     }
 
     /// The time limit of one attempt of `job`.

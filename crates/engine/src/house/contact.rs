@@ -1,6 +1,7 @@
 //! Contact: whether this daemon may declare another one dead. While the store is away, no daemon
 //! can renew, so a lease that expires then says nothing about its holder. A daemon breaks a lease
-//! only after one lease time of unbroken contact with the store.
+//! only after one lease time of unbroken contact with the store. After a start, this does not apply
+//! to leases of its own number: it was granted only because their owner did not beat any more.
 //!
 //! And whether its number may belong to another daemon by now: a process that was suspended for a
 //! whole lease beats before it answers an add. All times are of the steady clock.

@@ -66,7 +66,9 @@ impl Reap {
         if !shared.daemon.contact.may_break(lease.owner, shared.clock.steady()) {
             return Ok(None);
         }
-        let policy = Policy::of_job(shared, job).await?;
+        let typed = shared.store.job_typed(&job.key.tenant, job.id).await?;
+        let Some(typed) = typed else { return Ok(None) };
+        let policy = Policy::of_typed(shared, &typed).await?;
         let log = Log::of_note(&format!("lease of daemon {} ran out", lease.owner));
         let (cause, rules) = (Cause::LeaseExpired, Rules::now(shared, &policy));
         Ok(LeaseRef::of(job).map(|lease| verdict::end(job, lease, cause, log, &rules)))

@@ -12,7 +12,7 @@ use windlass_core::{Invalid, Job, Log};
 use crate::api::PullFinish;
 use crate::dispatch::policy::Policy;
 use crate::error::{Error, store_error};
-use crate::follow_up::{announce_emitted, conclude, held};
+use crate::follow_up::{announce_emitted, conclude, note_held};
 use crate::shared::Shared;
 
 use super::verdict::{self, Cause, Rules};
@@ -25,11 +25,14 @@ pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Res
 
 /// Ends a job as its worker reports; durable when this returns.
 pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Error> {
-    let job = job_of(shared, &finish.lease).await?;
-    if job.lease.is_none_or(|lease| lease.token != finish.lease.token) {
+    let LeaseRef { tenant, id, token } = &finish.lease;
+    let typed = shared.store.job_typed(tenant, *id).await.map_err(store_error)?;
+    let typed = typed.ok_or(Error::NotFound("job"))?;
+    if typed.job.lease.is_none_or(|lease| lease.token != *token) {
         return Err(lost());
     }
-    let policy = Policy::of_job(shared, &job).await.map_err(store_error)?;
+    let policy = Policy::of_typed(shared, &typed).await.map_err(store_error)?;
+    let job = typed.job;
     let PullFinish { lease, status, data } = finish;
     let follow = verdict::follow(shared, &job, status, data.as_ref())?;
     let rules = Rules::now(shared, &policy);
@@ -44,7 +47,8 @@ pub(crate) async fn release(
     lease: LeaseRef,
     delay: Duration,
 ) -> Result<(), Error> {
-    let job = job_of(shared, &lease).await?;
+    let job = shared.store.job_get(&lease.tenant, lease.id).await.map_err(store_error)?;
+    let job = job.ok_or(Error::NotFound("job"))?;
     settle_pulled(shared, &job, verdict::release(lease, Some(delay))).await
 }
 
@@ -78,14 +82,9 @@ async fn settle_pulled(shared: &Shared, job: &Job, settlement: Settlement) -> Re
     let Some(answer) = answer else {
         return Err(lost_or_unknown(shared, &settlement.lease).await);
     };
-    conclude(shared, job, settlement, answer, held(shared, job));
+    conclude(shared, job, settlement, answer, note_held(shared, job));
     announce_emitted(shared, &moved);
     Ok(())
-}
-
-async fn job_of(shared: &Shared, lease: &LeaseRef) -> Result<Job, Error> {
-    let job = shared.store.job_get(&lease.tenant, lease.id).await.map_err(store_error)?;
-    job.ok_or(Error::NotFound("job"))
 }
 
 /// Distinguishes a lost lease from a job that this tenant does not have.

@@ -58,7 +58,7 @@ async fn pulls_takes_and_runs_together_do_not_pass_a_types_concurrency() {
             let (engine, wish) = (daemon.engine.clone(), pull(&t, &[t.name.as_str()], 2));
             claims.spawn(async move { drop(engine.claim(wish).await.unwrap()) });
             let engine = daemon.engine.clone();
-            let take = one_job(&engine, glob(t.name.as_str())).await;
+            let take = one_job(glob(t.name.as_str()));
             claims.spawn(async move { drop(engine.take(take, Duration::ZERO).await.unwrap()) });
         }
         claims.join_all().await;

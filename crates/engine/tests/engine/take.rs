@@ -1,13 +1,13 @@
 //! Workers that take jobs by name, with a decision of their own, and wait for them.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use windlass_core::edit::{
-    Decide, Decision, Edit, FullJob, Names, Put, Refusal, Take, TakeAnswer, TakeDecision, Target,
+    Claimant, Decide, Decision, Edit, FullJob, Names, Put, Refusal, Take, TakeAnswer, TakeDecision,
+    Target,
 };
 use windlass_core::job::{Lease, Token};
 use windlass_core::memory::MemoryStore;
@@ -30,9 +30,8 @@ pub(crate) fn glob(text: &str) -> Names {
 }
 
 /// Takes one job, which then runs under a lease.
-pub(crate) async fn one_job(engine: &Engine, names: Names) -> Take {
-    let (owner, token) = engine.claimant().await.unwrap();
-    let decide = move |whole: &FullJob, now: Timestamp| {
+pub(crate) fn one_job(names: Names) -> Take {
+    let decide = |whole: &FullJob, Claimant { owner, token }, now: Timestamp| {
         let job = Job {
             state: State::Running,
             lease: Some(Lease { owner, token, expires_at: now + LEASE, on_beat: false }),
@@ -51,7 +50,7 @@ fn ids(took: &TakeAnswer) -> Vec<JobId> {
 }
 
 async fn take_now(engine: &Engine, name: &str) -> Vec<JobId> {
-    ids(&engine.take(one_job(engine, glob(name)).await, Duration::ZERO).await.unwrap())
+    ids(&engine.take(one_job(glob(name)), Duration::ZERO).await.unwrap())
 }
 
 /// Ends a job, whatever worker has it.
@@ -85,7 +84,7 @@ async fn a_waiting_worker_gets_what_it_named_the_moment_it_is_added() {
         let other = daemon.engine.add(&key("acme", "other"), jobs(&["x"]), None).await.unwrap();
         let waiting = tokio::spawn({
             let engine = daemon.engine.clone();
-            async move { engine.take(one_job(&engine, names).await, PATIENCE).await }
+            async move { engine.take(one_job(names), PATIENCE).await }
         });
         let added = daemon.engine.add(&key("acme", "t"), jobs(&["x"]), None).await.unwrap();
         let took = waiting.await.unwrap().unwrap();
@@ -105,9 +104,7 @@ async fn each_job_goes_to_one_of_those_who_wait_and_the_rest_goes_on_waiting() {
     for n in 0..WAITING {
         let engine = daemon.engine.clone();
         let names = if n % 2 == 0 { glob("t") } else { glob("t*") };
-        waiting.spawn(async move {
-            engine.take(one_job(&engine, names).await, PATIENCE).await.unwrap()
-        });
+        waiting.spawn(async move { engine.take(one_job(names), PATIENCE).await.unwrap() });
     }
     let mut taken = Vec::new();
     let mut added = Vec::new();
@@ -125,34 +122,32 @@ async fn each_job_goes_to_one_of_those_who_wait_and_the_rest_goes_on_waiting() {
     assert_eq!(taken, added);
 }
 
-/// The worker disconnects while the store decides on its job.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
-    let daemon = Daemon::start(|_| {}).await;
-    let id = daemon.engine.add(&key("acme", "t"), jobs(&["x"]), None).await.unwrap().ids[0];
-    let (reached, until_reached) = oneshot::channel();
-    let (go_on, gate) = mpsc::channel();
-    let gates = Mutex::new(Some((reached, gate)));
-    let plain = one_job(&daemon.engine, glob("t")).await;
-    let decide = plain.decide.clone();
-    let halting = move |whole: &FullJob, now| {
-        if let Some((reached, gate)) = gates.lock().unwrap().take() {
-            reached.send(()).unwrap();
-            gate.recv().unwrap();
-        }
-        decide(whole, now)
-    };
+/// Takes a job for a worker that disconnects before the store answers. Then `meanwhile` happens.
+async fn take_for_a_worker_that_goes_away(
+    daemon: &Daemon,
+    store: &MemoryStore,
+    meanwhile: impl AsyncFnOnce(),
+) {
+    store.hold_answers(true);
     let waiting = tokio::spawn({
         let engine = daemon.engine.clone();
-        let take = Take { decide: Arc::new(halting), ..plain };
-        async move { engine.take(take, PATIENCE).await }
+        async move { engine.take(one_job(glob("t")), PATIENCE).await }
     });
-    windlass_test_kit::wait::in_time("it is reached", until_reached).await.unwrap();
+    let held = || store.is_answer_held().then_some(());
+    windlass_test_kit::wait::eventually("the take is carried out", held).await;
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
-    go_on.send(()).unwrap();
-    let next = one_job(&daemon.engine, glob("t")).await;
-    let took = daemon.engine.take(next, PATIENCE).await.unwrap();
+    meanwhile().await;
+    store.hold_answers(false);
+}
+
+#[tokio::test]
+async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let id = daemon.engine.add(&key("acme", "t"), jobs(&["x"]), None).await.unwrap().ids[0];
+    take_for_a_worker_that_goes_away(&daemon, &store, async || {}).await;
+    let took = daemon.engine.take(one_job(glob("t")), PATIENCE).await.unwrap();
     let before = &took.given[0].before;
     assert_eq!((before.job.id, before.job.state, before.job.attempt), (id, State::Queued, 0));
     assert_eq!(before.payload, Payload::Inline("x".into()));
@@ -162,26 +157,49 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_job_of_a_worker_that_went_away_keeps_what_was_changed_meanwhile() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
+    let urgent = Priority::new(900).unwrap();
+    take_for_a_worker_that_goes_away(&daemon, &store, async || {
+        let update: Decide = Arc::new(move |_, seen| {
+            let now = seen.job.as_ref().ok_or(Refusal::new(404, "no job"))?.job.clone();
+            let job = Job { priority: urgent, ..now };
+            let put = Put { job, payload: Some("new".into()), purge_at: None };
+            Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
+        });
+        daemon.engine.decide(&t.tenant, vec![Target::Job(id)], update).await.unwrap();
+    })
+    .await;
+    let took = daemon.engine.take(one_job(glob("t")), PATIENCE).await.unwrap();
+    let before = &took.given[0].before;
+    assert_eq!((before.job.id, before.job.state, before.job.attempt), (id, State::Queued, 0));
+    assert_eq!(before.job.priority, urgent);
+    assert_eq!(before.payload, Payload::Inline("new".into()));
+}
+
+#[tokio::test]
 async fn a_job_that_comes_due_wakes_a_waiting_worker() {
     let daemon = Daemon::start(|_| {}).await;
     let run_at = Some(daemon.engine.now() + Duration::from_millis(200));
     let later = with(AddOptions { run_at, ..AddOptions::default() });
     let added = daemon.engine.add(&key("acme", "t"), later, None).await.unwrap();
     assert!(take_now(&daemon.engine, "*").await.is_empty());
-    let took =
-        daemon.engine.take(one_job(&daemon.engine, glob("*")).await, PATIENCE).await.unwrap();
+    let took = daemon.engine.take(one_job(glob("*")), PATIENCE).await.unwrap();
     assert_eq!(ids(&took), added.ids);
 }
 
 #[tokio::test]
 async fn a_worker_that_waits_in_vain_gets_nothing() {
     let daemon = Daemon::start(|_| {}).await;
-    let short = one_job(&daemon.engine, glob("*")).await;
+    let short = one_job(glob("*"));
     assert_eq!(
         daemon.engine.take(short, Duration::from_millis(20)).await.unwrap(),
         TakeAnswer::default()
     );
-    let none = Take { limit: 0, ..one_job(&daemon.engine, glob("*")).await };
+    let none = Take { limit: 0, ..one_job(glob("*")) };
     assert!(matches!(daemon.engine.take(none, PATIENCE).await, Err(Error::Invalid(_))));
 }
 
@@ -192,7 +210,7 @@ async fn a_worker_that_wants_one_priority_does_not_keep_others_from_theirs() {
     let waiting = |priority| {
         let engine = daemon.engine.clone();
         tokio::spawn(async move {
-            let take = Take { priority, ..one_job(&engine, glob("t")).await };
+            let take = Take { priority, ..one_job(glob("t")) };
             engine.take(take, PATIENCE).await.unwrap()
         })
     };
@@ -212,7 +230,7 @@ async fn hidden_jobs_wake_only_those_who_want_them() {
     let waiting = |hidden| {
         let engine = daemon.engine.clone();
         tokio::spawn(async move {
-            let take = Take { hidden, ..one_job(&engine, glob("t")).await };
+            let take = Take { hidden, ..one_job(glob("t")) };
             engine.take(take, PATIENCE).await.unwrap()
         })
     };
@@ -232,7 +250,7 @@ async fn a_type_gives_no_more_than_its_limit_until_one_of_its_jobs_has_ended() {
     let settings = TypeSettings { concurrency: Some(2), ..TypeSettings::default() };
     daemon.engine.type_settings_put(&t, settings).await.unwrap();
     let added = daemon.engine.add(&t, jobs(&["x"; 5]), None).await.unwrap();
-    let many = Take { limit: 5, ..one_job(&daemon.engine, glob("*")).await };
+    let many = Take { limit: 5, ..one_job(glob("*")) };
     let took = daemon.engine.take(many.clone(), PATIENCE).await.unwrap();
     assert_eq!(ids(&took), added.ids[..2]);
     assert!(take_now(&daemon.engine, "*").await.is_empty());
@@ -251,7 +269,7 @@ async fn a_type_over_its_rate_gives_the_next_job_when_it_has_rested() {
     let settings = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
     daemon.engine.type_settings_put(&t, settings).await.unwrap();
     let added = daemon.engine.add(&t, jobs(&["x"; 7]), None).await.unwrap();
-    let many = Take { limit: 7, ..one_job(&daemon.engine, glob("t")).await };
+    let many = Take { limit: 7, ..one_job(glob("t")) };
     assert_eq!(ids(&daemon.engine.take(many.clone(), PATIENCE).await.unwrap()), added.ids[..5]);
     assert_eq!(ids(&daemon.engine.take(many, PATIENCE).await.unwrap()), added.ids[5..]);
 }
@@ -265,7 +283,7 @@ async fn a_suspended_type_gives_nothing_until_it_is_resumed() {
     assert!(take_now(&daemon.engine, "t").await.is_empty());
     let waiting = tokio::spawn({
         let engine = daemon.engine.clone();
-        async move { engine.take(one_job(&engine, glob("t")).await, PATIENCE).await }
+        async move { engine.take(one_job(glob("t")), PATIENCE).await }
     });
     daemon.engine.type_suspend(&t, false).await.unwrap();
     assert_eq!(ids(&waiting.await.unwrap().unwrap()), added.ids);
@@ -335,7 +353,7 @@ async fn a_taken_job_has_a_larger_token_than_all_claims_before() {
     let added = newer.engine.add(&t, jobs(&["x"]), None).await.unwrap();
     let pulled = newer.engine.claim(wish(&t, PATIENCE)).await.unwrap().remove(0).job;
     newer.engine.release(LeaseRef::of(&pulled).unwrap(), Duration::ZERO).await.unwrap();
-    let took = older.engine.take(one_job(&older.engine, glob("t")).await, PATIENCE).await.unwrap();
+    let took = older.engine.take(one_job(glob("t")), PATIENCE).await.unwrap();
     assert_eq!(ids(&took), added.ids);
     assert!(took.given[0].job.lease.unwrap().token > pulled.lease.unwrap().token);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use windlass_core::edit::{MovedJobs, Names, Put, Take, TakeDecision};
+use windlass_core::edit::{Claimant, MovedJobs, Names, Put, Take, TakeDecision};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
@@ -40,7 +40,8 @@ impl World {
             payload_bytes_max: u64::MAX,
             room: Arc::new(|_, _| u32::MAX),
             after: None,
-            decide: Arc::new(|whole, _| {
+            claimant: Claimant::UNSET,
+            decide: Arc::new(|whole, _, _| {
                 let job = Job { state: State::Failed, ..whole.job.clone() };
                 TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
             }),

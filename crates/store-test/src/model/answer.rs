@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use windlass_core::edit::{FullJob, MovedJobs, TakeAnswer, TakenJob};
 use windlass_core::store::{
     Added, Changed, ChangedTypes, Claimed, Durability, Error, Insert, LeaseRef, Piece, Revision,
-    WaitingType,
+    TypedJob, WaitingType,
 };
 use windlass_core::{Job, State};
 
@@ -98,10 +98,12 @@ async fn of_read(store: &Subject, read: &Read) -> String {
                 let progress = job.progress.clone();
                 Job { progress, ..plain(job) }
             });
+            let typed = store.job_typed(tenant, *id).await.unwrap();
+            let typed = typed.map(|TypedJob { settings, handler, .. }| (settings, handler));
             let log = store.job_log(tenant, *id).await.unwrap();
             let result = store.job_result(tenant, *id).await.unwrap();
             let payload = store.job_payload(tenant, *id).await.unwrap();
-            format!("{:?}", (job, log, result, payload))
+            format!("{:?}", (job, typed, log, result, payload))
         }
         Read::Piece(id, index) => text(store.payload_piece(*id, *index).await),
         Read::List(list) => {

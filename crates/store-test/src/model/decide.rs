@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use windlass_core::edit::{
-    Ask, ChildMove, Decision, Edit, FamilyView, FullJob, Names, Only, Put, Refusal, Take,
+    Ask, ChildMove, Claimant, Decision, Edit, FamilyView, FullJob, Names, Only, Put, Refusal, Take,
     TakeDecision, Target,
 };
 use windlass_core::job::Token;
@@ -222,7 +222,8 @@ impl TakePlan {
                 Arc::new(move |key, _| room.get(&key.name).copied().unwrap_or(u32::MAX))
             },
             after: None,
-            decide: Arc::new(move |whole, _| plan.decide(whole)),
+            claimant: Claimant::UNSET,
+            decide: Arc::new(move |whole, _, _| plan.decide(whole)),
         }
     }
 

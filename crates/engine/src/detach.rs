@@ -1,0 +1,82 @@
+//! Work that continues if its caller disconnects: a dropped request leaves no change half-done.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use windlass_core::sync::panic_text;
+
+use crate::error::Error;
+
+/// Carries work that has begun to its end. The caller's own task does it; if the caller is dropped
+/// in between, a new task does the rest.
+pub(crate) async fn to_its_end<T: 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    ToItsEnd { rest: Some(Box::pin(work)) }.await
+}
+
+type Work<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+struct ToItsEnd<T: 'static> {
+    /// `None` after the end, also if that was a panic.
+    rest: Option<Work<T>>,
+}
+
+impl<T> Future for ToItsEnd<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut work = self.rest.take().expect("polled after its end");
+        // A panic is this caller's error, not the end of its connection.
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+            Ok(Poll::Pending) => {
+                self.rest = Some(work);
+                Poll::Pending
+            }
+            Ok(ready) => ready,
+            Err(panic) => {
+                Poll::Ready(Err(Error::Internal(format!("panicked: {}", panic_text(&*panic)))))
+            }
+        }
+    }
+}
+
+impl<T> Drop for ToItsEnd<T> {
+    fn drop(&mut self) {
+        // Without a runtime the process ends, as if it had been killed here.
+        if let (Some(rest), Ok(runtime)) = (self.rest.take(), tokio::runtime::Handle::try_current())
+        {
+            runtime.spawn(async move { drop(rest.await) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_continues_when_its_caller_is_dropped() {
+        let (go, (done, seen)) = (Arc::new(Semaphore::new(0)), oneshot::channel());
+        let gate = go.clone();
+        let mut work = Box::pin(to_its_end(async move {
+            let _passed = gate.acquire().await;
+            done.send(7).map_err(|_| Error::Internal("nobody looks".into()))
+        }));
+        assert!(futures_util::poll!(&mut work).is_pending());
+        drop(work);
+        go.add_permits(1);
+        assert_eq!(seen.await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_its_caller() {
+        let answer = to_its_end(async { panic!("a defect") as Result<(), Error> }).await;
+        assert!(matches!(answer, Err(Error::Internal(text)) if text == "panicked: a defect"));
+    }
+}
