@@ -43,9 +43,12 @@ pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Insertion> 
     // Jobs of adds whose keys other adds used first.
     let mut repeats: HashSet<JobId> = HashSet::new();
     for record in &insert.keys {
-        match idempotency_of(tx.conn, &record.tenant, &record.key)? {
-            Some(known) if record.is_repeat_of(&known) => repeats.extend(&record.ids),
-            _ => remember(tx.conn, record)?,
+        match idempotency_of(tx.conn, &record.tenant, &record.key) {
+            Ok(Some(known)) if record.is_repeat_of(&known) => repeats.extend(&record.ids),
+            Ok(_) => remember(tx.conn, record)?,
+            // These jobs were accepted, and others wait behind them.
+            Err(failure) if failure.is_of_one_row() => replace_damaged(tx.conn, record)?,
+            Err(failure) => return Err(failure),
         }
     }
     let mut answers = Vec::with_capacity(insert.jobs.len());
@@ -296,6 +299,14 @@ fn remember(conn: &Connection, record: &IdempotencyRecord) -> Result<()> {
         record.expires_at.ms(),
     ])?;
     Ok(())
+}
+
+/// Whether the damaged record was of the same key and add cannot be known: as if it was not.
+fn replace_damaged(conn: &Connection, record: &IdempotencyRecord) -> Result<()> {
+    tracing::error!(tenant = %record.tenant, "replacing the damaged record of an idempotency key");
+    let remove = "DELETE FROM idempotency WHERE tenant = ?1 AND key = ?2";
+    conn.prepare_cached(remove)?.execute(params![record.tenant.as_str(), record.key])?;
+    remember(conn, record)
 }
 
 pub(crate) fn idempotency_get(

@@ -20,8 +20,9 @@ use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{
-    ChangedLook, Claim, Claimed, Durability, EndRequest, Error, GiveUp, Hold, Inserted, List,
-    NamedLook, Overdue, Pick, Requeue, Revision, Settled, Settlement, SysidReserve, WaitingType,
+    ChangedLook, Claim, Claimed, Durability, EndRequest, Error, GiveUp, Hold, IdempotencyKey,
+    IdempotencyRecord, Insert, Inserted, Insertion, List, NamedLook, Overdue, Pick, Requeue,
+    Revision, Settled, Settlement, SysidReserve, WaitingType,
 };
 use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{Job, Lang, Lease, Log, NewJob, State, Status, Sysid, TypeKey, TypeSettings};
@@ -456,4 +457,26 @@ async fn other_types_are_told_of_beside_a_damaged_one() {
     of.store.handler_put(id(109), &key, spec).await.unwrap();
     let page = of.store.type_next(vec![(tenant(), None)], 2).await.unwrap();
     assert_eq!(names(&page), ["acme/other", "acme/u"], "a damaged type leaves no gap in a page");
+}
+
+/// Its jobs are in the journal, with others behind them.
+#[tokio::test]
+async fn jobs_enter_although_the_record_of_their_key_is_damaged() {
+    for damage in ["ids = X'00'", "ids = 'none'", "fingerprint = 'x'", "expires_at = 'never'"] {
+        let damaged = Damaged::new();
+        let key = IdempotencyKey { key: "k".into(), fingerprint: 1 };
+        let record = |number| IdempotencyRecord::new(&tenant(), &key, vec![id(number)], NOW);
+        let keyed = |number| Insert { keys: vec![record(number)], ..one(number) };
+        damaged.store.job_insert(keyed(1)).await.unwrap();
+        let sql = format!("UPDATE idempotency SET {damage}");
+        assert_eq!(Connection::open(&damaged.path).unwrap().execute(&sql, []).unwrap(), 1);
+        let inserted = damaged.store.job_insert(keyed(2)).await;
+        assert_eq!(inserted, Ok(Insertion::Done(vec![Inserted::New])), "{damage}");
+        let known = damaged.store.idempotency_get(&tenant(), "k").await.unwrap();
+        assert_eq!(known, Some(record(2)), "{damage}");
+    }
+}
+
+fn one(number: i64) -> Insert {
+    insert(vec![job(number)], Durability::Synced)
 }
