@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the workspace crates that its code may use (its tests may use more).
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("crates/core", &[]),
     ("crates/bedrock-rules", &["windlass-core"]),
     ("crates/store-test", &["windlass-core"]),
@@ -13,6 +13,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("crates/engine", &["windlass-core", "windlass-journal"]),
     ("crates/net", &[]),
     ("crates/program", &[]),
+    ("crates/proof", &[]),
     ("crates/door-http", &["windlass-core", "windlass-engine", "windlass-net"]),
     (
         "crates/door-bedrock",
