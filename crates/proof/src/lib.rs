@@ -6,5 +6,9 @@
 //! | module | owns |
 //! |---|---|
 //! | `history` | events as witnesses write them down; reading and merging their files |
+//! | `check` | the rules, and the verdict on a history |
+//! | `ledger` | a history sorted by job, for the rules |
 
+pub mod check;
 pub mod history;
+mod ledger;

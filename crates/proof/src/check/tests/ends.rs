@@ -1,0 +1,202 @@
+//! `lost`, `stuck`, `after_end`, `in_force`, `refused` by result.
+
+use super::story::{
+    LEASE_MS, MS, NONE, Story, cancel, delete, done, finish, plain, refused, retry, seen, unknown,
+};
+use crate::history::{FaultKind, Form, JobId, Operation, Seen, State, Target};
+
+#[test]
+fn an_acknowledged_job_that_is_gone_is_lost() {
+    assert_eq!(Story::new().add(1).broken(), ["lost"]);
+    assert_eq!(Story::new().add(1).request(delete(1), refused()).broken(), ["lost"]);
+    assert_eq!(Story::new().add(1).seen(1, State::Queued).broken(), NONE);
+    assert_eq!(Story::new().add(1).request(delete(1), done()).broken(), NONE);
+    assert_eq!(Story::new().add(1).request(delete(1), unknown()).broken(), NONE);
+}
+
+#[test]
+fn a_violation_names_the_job_and_the_events_that_prove_it() {
+    let report = Story::new().add(7).report();
+    let [violation] = &report.violations[..] else { panic!("{report}") };
+    assert_eq!(violation.jobs, [JobId(7)]);
+    assert_eq!(violation.evidence[0].at, 2 * MS);
+    let text = violation.to_string();
+    assert!(text.starts_with("lost: job 7 is not there at the end"), "{text}");
+    assert!(text.contains("0.002000000 s  add of job 7 to a/t was acknowledged  (:2)"), "{text}");
+}
+
+#[test]
+fn a_tenant_that_nobody_listed_proves_nothing() {
+    assert_eq!(Story::new().add(1).report_unlisted().totals, [("lost", 1)]);
+}
+
+#[test]
+fn a_job_whose_end_was_acknowledged_is_not_lost_either() {
+    assert_eq!(Story::new().claim("w", 1, 5).finish(1, 5, 200).broken(), ["lost"]);
+    let finish_job = Operation::FinishJob { tenant: "a".into(), job: JobId(1), data: None };
+    assert_eq!(Story::new().add(1).request(finish_job, done()).broken(), NONE);
+}
+
+#[test]
+fn a_job_is_listed_as_it_was_added() {
+    let elsewhere = Seen { tenant: "b".into(), ..seen(1) };
+    assert_eq!(Story::new().add(1).seen_as(elsewhere).broken(), ["lost"]);
+    let orphan = Form { parent: Some(JobId(9)), ..plain() };
+    assert_eq!(Story::new().add_as(1, orphan.clone()).seen_as(seen(1)).broken(), ["lost"]);
+    let child = Seen { parent: Some(JobId(9)), ..seen(1) };
+    assert_eq!(Story::new().add_as(1, orphan).seen_as(child).broken(), NONE);
+}
+
+#[test]
+fn ended_jobs_may_be_purged_after_their_retention_and_not_before() {
+    let purged = |retention_ms: u64, wait_ms| {
+        let mut story = Story::new();
+        story.terms.retention_ns = Some(retention_ms * MS);
+        story.add(1).claim("w", 1, 5).finish(1, 5, 200).wait(wait_ms).broken()
+    };
+    assert_eq!(purged(1000, 1000), NONE);
+    assert_eq!(purged(1000, 900), ["lost"]);
+    let mut stepped = Story::new();
+    stepped.terms.retention_ns = Some(1000 * MS);
+    stepped.add(1).run("d1/c", 1, 1, 200);
+    let step = FaultKind::ClockStep { by_ms: 3_600_000 };
+    assert_eq!(stepped.fault_on(step, Target::All, 1).broken(), NONE);
+}
+
+#[test]
+fn in_a_drained_run_a_job_that_could_run_is_stuck() {
+    let drained = |job_two: Form| {
+        let mut story = Story::new();
+        story.terms.drained = true;
+        story.add(1).claim("w", 1, 5).finish(1, 5, 200).seen(1, State::Finished);
+        story.add_as(2, job_two).seen(2, State::Queued);
+        story
+    };
+    assert_eq!(drained(plain()).broken(), ["stuck"]);
+    assert_eq!(drained(Form { delay_ns: Some(1), ..plain() }).broken(), NONE);
+    let (tenant, type_name) = ("a".to_owned(), "t".to_owned());
+    let suspend = Operation::Suspend { tenant, type_name };
+    assert_eq!(drained(plain()).request(suspend, done()).broken(), NONE);
+    let mut open = drained(plain());
+    open.terms.drained = false;
+    assert_eq!(open.broken(), NONE);
+}
+
+#[test]
+fn a_claim_after_an_acknowledged_finish_is_found() {
+    let ended = || {
+        let mut story = Story::new();
+        story.add(1).claim("w", 1, 5).finish(1, 5, 200).wait(LEASE_MS);
+        story
+    };
+    let mut again = ended();
+    again.claim("w", 1, 6);
+    assert_eq!(again.seen(1, State::Finished).broken(), ["after_end"]);
+    let mut retried = ended();
+    retried.request(retry(1), unknown()).claim("w", 1, 6);
+    assert_eq!(retried.seen(1, State::Running).broken(), NONE);
+    let mut refused_retry = ended();
+    refused_retry.request(retry(1), refused()).claim("w", 1, 6);
+    assert_eq!(refused_retry.seen(1, State::Finished).broken(), ["after_end"]);
+}
+
+#[test]
+fn repeating_jobs_run_after_a_finish_but_not_after_a_cancel() {
+    let repeats = || {
+        let mut story = Story::new();
+        story.add_as(1, Form { repeat: Some("FINISHED, +1 SECONDS".into()), ..plain() });
+        story.claim("w", 1, 5).finish(1, 5, 200).wait(1000);
+        story
+    };
+    assert_eq!(repeats().claim("w", 1, 6).seen(1, State::Running).broken(), NONE);
+    let mut cancelled = repeats();
+    cancelled.request(cancel(1), done()).claim("w", 1, 6);
+    assert_eq!(cancelled.seen(1, State::Cancelled).broken(), ["after_end"]);
+}
+
+#[test]
+fn a_daemon_may_notice_a_cancel_elsewhere_within_a_lease() {
+    let began_after = |context: &str, ms| {
+        let mut story = Story::new();
+        story.add(1).request(cancel(1), done()).wait(ms);
+        story.run(context, 1, 1, 200).seen(1, State::Cancelled).broken()
+    };
+    assert_eq!(began_after("d1/c", 10), ["after_end"]);
+    assert_eq!(began_after("d2/c", 10), NONE);
+    assert_eq!(began_after("d2/c", LEASE_MS + 10), ["after_end"]);
+}
+
+#[test]
+fn a_stopped_daemon_may_begin_what_was_cancelled_meanwhile() {
+    let mut story = Story::new();
+    story.add(1).request(cancel(1), done()).fault(FaultKind::Stop, "d2", 5000);
+    story.run("d2/c", 1, 1, 200).seen(1, State::Cancelled);
+    assert_eq!(story.broken(), NONE);
+}
+
+#[test]
+fn an_acknowledged_end_is_in_force() {
+    let finished = |seen: Seen| {
+        let mut story = Story::new();
+        story.add(1).claim("w", 1, 5).finish(1, 5, 200).seen_as(seen).broken()
+    };
+    let listed = Seen { status: Some(200), result: Some("result 5".into()), ..seen(1) };
+    assert_eq!(finished(listed.clone()), NONE);
+    assert_eq!(finished(Seen { state: State::Queued, ..listed.clone() }), ["in_force"]);
+    assert_eq!(finished(Seen { status: Some(201), ..listed.clone() }), ["in_force"]);
+    assert_eq!(finished(Seen { result: Some("other".into()), ..listed }), ["in_force"]);
+
+    let cancelled = |state| Story::new().add(1).request(cancel(1), done()).seen(1, state).broken();
+    assert_eq!(cancelled(State::Cancelled), NONE);
+    assert_eq!(cancelled(State::Queued), ["in_force"]);
+}
+
+#[test]
+fn an_unknown_end_may_be_in_force_or_not() {
+    for state in [State::Finished, State::Running, State::Queued] {
+        let mut story = Story::new();
+        story.add(1).claim("w", 1, 5).request(finish(1, 5, 200), unknown());
+        assert_eq!(story.seen(1, state).broken(), NONE);
+    }
+}
+
+#[test]
+fn a_finish_and_a_cancel_of_one_life_are_not_both_acknowledged() {
+    let both = |between: &dyn Fn(&mut Story)| {
+        let mut story = Story::new();
+        story.add(1).claim("w", 1, 5).finish(1, 5, 200);
+        between(&mut story);
+        story.request(cancel(1), done()).seen(1, State::Cancelled).broken()
+    };
+    assert_eq!(both(&|_| {}), ["in_force"]);
+    assert_eq!(
+        both(&|story| {
+            story.request(retry(1), done());
+        }),
+        NONE
+    );
+}
+
+#[test]
+fn a_late_owner_whose_finish_is_accepted_is_found_although_a_fault_explains_its_run() {
+    let mut story = Story::new();
+    story.add(1).claim("d1/w", 1, 5).wait(600).claim_attempt("d1/v", 1, 6, 2);
+    story.finish(1, 6, 200).finish(1, 5, 200).seen(1, State::Finished);
+    assert_eq!(story.broken(), ["in_force"]);
+    let mut fenced = Story::new();
+    fenced.add(1).claim("d1/w", 1, 5).wait(600).claim_attempt("d1/v", 1, 6, 2);
+    fenced.finish(1, 6, 200).request(finish(1, 5, 200), refused());
+    assert_eq!(fenced.seen(1, State::Finished).broken(), NONE);
+}
+
+#[test]
+fn the_result_of_a_refused_finish_must_not_be_in_force() {
+    let story = |result: &str| {
+        let mut story = Story::new();
+        story.add(1).claim("w", 1, 5).request(finish(1, 5, 200), refused());
+        story.wait(600).claim_attempt("w", 1, 6, 2).request(finish(1, 6, 200), unknown());
+        story.seen_as(Seen { result: Some(result.into()), ..seen(1) }).broken()
+    };
+    assert_eq!(story("result 5"), ["refused"]);
+    assert_eq!(story("result 6"), NONE);
+}

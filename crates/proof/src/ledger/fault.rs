@@ -1,0 +1,138 @@
+//! Which fault may have touched a hold, in logarithmic time.
+//!
+//! A fault reaches from its begin to its end and one lease further: only then is every lease that
+//! it cost its owner broken, or renewed again.
+
+use std::collections::HashMap;
+
+use crate::history::{FaultKind, Target};
+
+use super::account::{FaultAccount, Hold};
+use super::name::{Name, Names};
+
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    all: Intervals,
+    daemons: HashMap<Name, Intervals>,
+    holders: HashMap<Name, Intervals>,
+    /// Every fault, whatever its target.
+    any: Intervals,
+    /// When the clock was set, and by how many nanoseconds, in either direction.
+    clock_steps: Vec<(u64, u64)>,
+}
+
+impl Faults {
+    pub(crate) fn new(
+        faults: impl Iterator<Item = FaultAccount>,
+        names: &mut Names,
+        lease_ns: u64,
+    ) -> Faults {
+        let mut index = Faults::default();
+        for fault in faults {
+            let from = fault.began.at;
+            let to = fault.ended.map_or(u64::MAX, |ended| ended.at.saturating_add(lease_ns));
+            index.any.add(from, to);
+            match &fault.target {
+                Target::All => index.all.add(from, to),
+                Target::Daemon(name) => {
+                    index.daemons.entry(names.of(name)).or_default().add(from, to);
+                }
+                Target::Holder(name) => {
+                    index.holders.entry(names.of(name)).or_default().add(from, to);
+                }
+            }
+            if let FaultKind::ClockStep { by_ms } = fault.kind {
+                index.clock_steps.push((from, by_ms.unsigned_abs().saturating_mul(1_000_000)));
+            }
+        }
+        for line in index.daemons.values_mut().chain(index.holders.values_mut()) {
+            line.sort();
+        }
+        index.all.sort();
+        index.any.sort();
+        index
+    }
+
+    /// Whether a fault that concerns the holder reached into this time.
+    pub(crate) fn touch(&self, hold: &Hold, from: u64, to: u64) -> bool {
+        self.lines(hold).any(|line| line.touch(from, to))
+    }
+
+    /// Whether any fault at all reached into this time.
+    pub(crate) fn touch_any(&self, from: u64, to: u64) -> bool {
+        self.any.touch(from, to)
+    }
+
+    /// When the next fault that concerns the holder begins.
+    pub(crate) fn next_after(&self, hold: &Hold, at: u64) -> Option<u64> {
+        self.lines(hold).filter_map(|line| line.next_after(at)).min()
+    }
+
+    /// By how much the wall clock was set between these times, in all.
+    pub(crate) fn clock_moved_ns(&self, from: u64, to: u64) -> u64 {
+        let within = self.clock_steps.iter().filter(|(at, _)| (from..=to).contains(at));
+        within.fold(0, |sum, (_, by)| sum.saturating_add(*by))
+    }
+
+    fn lines(&self, hold: &Hold) -> impl Iterator<Item = &Intervals> {
+        let daemon = hold.daemon.and_then(|name| self.daemons.get(&name));
+        let holder = self.holders.get(&hold.by);
+        [Some(&self.all), daemon, holder].into_iter().flatten()
+    }
+}
+
+/// Intervals in the order of their begin.
+#[derive(Debug, Default)]
+pub(crate) struct Intervals {
+    spans: Vec<(u64, u64)>,
+    /// The latest end of each span and all before it.
+    reach: Vec<u64>,
+}
+
+impl Intervals {
+    pub(super) fn add(&mut self, from: u64, to: u64) {
+        self.spans.push((from, to));
+    }
+
+    pub(super) fn extend_ends(&mut self, by: u64) {
+        self.spans.iter_mut().for_each(|(_, to)| *to = to.saturating_add(by));
+    }
+
+    pub(super) fn sort(&mut self) {
+        self.spans.sort_unstable();
+        let ends = self.spans.iter().scan(0, |latest, (_, to)| {
+            *latest = (*latest).max(*to);
+            Some(*latest)
+        });
+        self.reach = ends.collect();
+    }
+
+    pub(crate) fn touch(&self, from: u64, to: u64) -> bool {
+        let begun = self.spans.partition_point(|(begin, _)| *begin <= to);
+        begun > 0 && self.reach[begun - 1] >= from
+    }
+
+    fn next_after(&self, at: u64) -> Option<u64> {
+        self.spans.get(self.spans.partition_point(|(begin, _)| *begin < at)).map(|span| span.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_found_where_they_overlap_and_nowhere_else() {
+        let mut line = Intervals::default();
+        line.add(50, 60);
+        line.add(10, 100);
+        line.add(200, 210);
+        line.sort();
+        for (from, to, touched) in
+            [(0, 9, false), (0, 10, true), (70, 80, true), (101, 199, false), (205, 300, true)]
+        {
+            assert_eq!(line.touch(from, to), touched, "{from}..{to}");
+        }
+        assert_eq!([0, 11, 201].map(|at| line.next_after(at)), [Some(10), Some(50), None]);
+    }
+}
