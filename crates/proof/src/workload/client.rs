@@ -1,0 +1,255 @@
+//! A client: makes the next operation, and learns from the answers which jobs there are.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use fastrand::Rng;
+
+use crate::history::{Add, Answer, Flaw, JobId, Operation, Outcome};
+
+use super::form::{Around, form};
+use super::known::Jobs;
+use super::mix::{Feature, Mix, Served};
+use super::{MARKS_PER_CLIENT, generator};
+
+/// Adds with an idempotency key that may be sent again.
+const KEYED_MAX: usize = 16;
+/// Keys that all clients share; most of their adds differ and are refused.
+const SHARED_KEYS: u32 = 4;
+/// Adds of repeating jobs by one client: they never end by themselves.
+const REPEATS_MAX: usize = 16;
+/// Limits that are set.
+const CONCURRENCY_MAX: u32 = 8;
+/// Some that a type reaches easily, some that it does not.
+const RATES: [f64; 6] = [1.0, 2.0, 2.5, 10.0, 50.0, 200.0];
+
+/// The operations of one client.
+pub struct Workload {
+    mix: Mix,
+    rng: Rng,
+    mark: u64,
+    key_prefix: String,
+    jobs: Jobs,
+    keyed: VecDeque<Add>,
+    repeats_sent: usize,
+    repeats: Vec<(String, JobId)>,
+    /// Tenant and type by index, of what this client may have left suspended, limited or without
+    /// its handler.
+    suspended: BTreeSet<(usize, usize)>,
+    limited: BTreeSet<(usize, usize)>,
+    changed: BTreeSet<(usize, usize)>,
+    version: u32,
+}
+
+impl Workload {
+    /// Client number `client` of the run with this seed.
+    pub fn new(seed: u64, client: u32, mix: Mix) -> Workload {
+        Workload {
+            mix,
+            rng: generator(seed, "client", u64::from(client)),
+            mark: u64::from(client) * MARKS_PER_CLIENT,
+            key_prefix: format!("client-{client}"),
+            jobs: Jobs::default(),
+            keyed: VecDeque::new(),
+            repeats_sent: 0,
+            repeats: Vec::new(),
+            suspended: BTreeSet::new(),
+            limited: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            version: 0,
+        }
+    }
+
+    pub fn next_operation(&mut self) -> Operation {
+        let feature = self.mix.draw(&mut self.rng, |_| true);
+        let place @ (tenant, _) = self.place();
+        match feature {
+            feature if feature.is_of_add() => self.add(feature, place),
+            Feature::Suspend => self.suspend_or_resume(place),
+            Feature::Handler => self.change_handler(place),
+            Feature::Concurrency | Feature::Rate => self.limit(feature, place),
+            Feature::Invalid => {
+                let flaw = Flaw::ALL[self.rng.usize(..Flaw::ALL.len())];
+                let (tenant, type_name) = self.names(place);
+                Operation::Invalid { tenant, type_name, flaw }
+            }
+            _ => self.of_job(feature).unwrap_or_else(|| self.add(Feature::Plain, (tenant, 0))),
+        }
+    }
+
+    /// Learns from an answer.
+    pub fn answered(&mut self, operation: &Operation, answer: &Answer) {
+        let Answer::Done(outcome) = answer else { return };
+        match (operation, outcome) {
+            (Operation::Add(add), Outcome::Ids(ids)) => {
+                let Some(tenant) = self.tenant_index(&add.tenant) else { return };
+                ids.iter().for_each(|id| self.jobs.open.add((tenant, *id)));
+                if add.form.repeat.is_some() {
+                    let room = REPEATS_MAX.saturating_sub(self.repeats.len());
+                    let repeats = ids.iter().take(room).map(|id| (add.tenant.clone(), *id));
+                    self.repeats.extend(repeats);
+                }
+            }
+            (Operation::Cancel { tenant, job }, _) => self.ended(tenant, *job),
+            (Operation::Delete { job, .. }, _) => self.jobs.gone(*job),
+            _ => {}
+        }
+    }
+
+    /// A worker has this job now, so it can be a parent.
+    pub fn held(&mut self, tenant: &str, job: JobId) {
+        if let Some(tenant) = self.tenant_index(tenant) {
+            self.jobs.held.add((tenant, job));
+        }
+    }
+
+    /// This job has ended, so it can be retried or deleted.
+    pub fn ended(&mut self, tenant: &str, job: JobId) {
+        if let Some(tenant) = self.tenant_index(tenant) {
+            self.jobs.ended((tenant, job));
+        }
+    }
+
+    /// What puts everything back at the end, so that a run can be drained: resumes types, lifts
+    /// limits, sets handlers, cancels jobs that repeat.
+    pub fn closing(&mut self) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        for place in std::mem::take(&mut self.suspended) {
+            let (tenant, type_name) = self.names(place);
+            operations.push(Operation::Resume { tenant, type_name });
+        }
+        for place in std::mem::take(&mut self.limited) {
+            let (tenant, type_name) = self.names(place);
+            let (concurrency, rate) = (None, None);
+            operations.push(Operation::SetLimits { tenant, type_name, concurrency, rate });
+        }
+        for place in std::mem::take(&mut self.changed) {
+            operations.push(self.set_handler(place));
+        }
+        let repeats = std::mem::take(&mut self.repeats).into_iter();
+        operations.extend(repeats.map(|(tenant, job)| Operation::Cancel { tenant, job }));
+        operations
+    }
+
+    /// Jobs that it remembers, of all kinds.
+    pub fn known_jobs(&self) -> usize {
+        self.jobs.open.len() + self.jobs.held.len() + self.jobs.ended.len()
+    }
+
+    fn add(&mut self, feature: Feature, place: (usize, usize)) -> Operation {
+        if feature == Feature::Idempotent && self.rng.bool() && !self.keyed.is_empty() {
+            let again = self.keyed[self.rng.usize(..self.keyed.len())].clone();
+            return Operation::Add(Box::new(again));
+        }
+        let mut features = vec![feature];
+        if self.rng.u8(..4) == 0 {
+            features.push(self.mix.draw(&mut self.rng, Feature::is_of_add));
+        }
+        let around = Around {
+            mix: &self.mix,
+            served: self.mix.types[place.1].served,
+            parent: self.jobs.held.any_of(place.0, &mut self.rng),
+            may_repeat: self.repeats_sent < REPEATS_MAX,
+        };
+        let form = form(&mut self.rng, &features, &around);
+        self.repeats_sent += usize::from(form.repeat.is_some());
+        let several = features.contains(&Feature::Lines) && form.repeat.is_none();
+        let count = if several { self.rng.u32(2..=self.mix.count_max.max(2)) } else { 1 };
+        let key = features.contains(&Feature::Idempotent).then(|| self.key());
+        self.mark += 1;
+        let (tenant, type_name) = self.names(place);
+        let mut add = Add { tenant, type_name, count, mark: self.mark, idempotency_key: key, form };
+        if several {
+            // Lines cannot be empty, and many large ones are not what this is about.
+            add.form.payload_bytes = add.form.payload_bytes.clamp(1, 1024);
+        }
+        if add.idempotency_key.is_some() {
+            if self.keyed.len() == KEYED_MAX {
+                self.keyed.pop_front();
+            }
+            self.keyed.push_back(add.clone());
+        }
+        Operation::Add(Box::new(add))
+    }
+
+    fn key(&mut self) -> String {
+        match self.rng.u8(..8) {
+            0 => format!("shared-{}", self.rng.u32(..SHARED_KEYS)),
+            _ => format!("{}-{}", self.key_prefix, self.mark),
+        }
+    }
+
+    /// Cancel, retry or delete, of a job that this client knows.
+    fn of_job(&mut self, feature: Feature) -> Option<Operation> {
+        let (open, ended) = (&self.jobs.open, &self.jobs.ended);
+        // Sometimes of one in the wrong state, which is refused.
+        let prefer_ended = (feature != Feature::Cancel) ^ (self.rng.u8(..8) == 0);
+        let (first, second) = if prefer_ended { (ended, open) } else { (open, ended) };
+        let job = first.any(&mut self.rng).or_else(|| second.any(&mut self.rng));
+        let (tenant, job) = job?;
+        let tenant = self.mix.tenants[tenant].clone();
+        Some(match feature {
+            Feature::Cancel => Operation::Cancel { tenant, job },
+            Feature::Retry => Operation::Retry { tenant, job },
+            _ => Operation::Delete { tenant, job },
+        })
+    }
+
+    fn suspend_or_resume(&mut self, place: (usize, usize)) -> Operation {
+        let known = self.suspended.first().copied().filter(|_| self.rng.bool());
+        let (tenant, type_name) = self.names(known.unwrap_or(place));
+        match known {
+            // It stays in the set: the answer may be lost. Resuming twice does no harm.
+            Some(_) => Operation::Resume { tenant, type_name },
+            None => {
+                self.suspended.insert(place);
+                Operation::Suspend { tenant, type_name }
+            }
+        }
+    }
+
+    fn change_handler(&mut self, place: (usize, usize)) -> Operation {
+        let handled = |of: &usize| self.mix.types[*of].served == Served::Handler;
+        let Some(of) = (place.1..self.mix.types.len()).chain(0..place.1).find(handled) else {
+            return self.add(Feature::Plain, place);
+        };
+        let place = (place.0, of);
+        self.changed.insert(place);
+        if self.rng.u8(..8) == 0 {
+            let (tenant, type_name) = self.names(place);
+            return Operation::RemoveHandler { tenant, type_name };
+        }
+        self.set_handler(place)
+    }
+
+    fn set_handler(&mut self, place: (usize, usize)) -> Operation {
+        self.version += 1;
+        let (tenant, type_name) = self.names(place);
+        Operation::SetHandler { tenant, type_name, version: self.version }
+    }
+
+    fn limit(&mut self, feature: Feature, place: (usize, usize)) -> Operation {
+        self.limited.insert(place);
+        let (tenant, type_name) = self.names(place);
+        let lifted = self.rng.u8(..4) == 0;
+        let (mut concurrency, mut rate) = (None, None);
+        match feature {
+            _ if lifted => {}
+            Feature::Concurrency => concurrency = Some(self.rng.u32(1..=CONCURRENCY_MAX)),
+            _ => rate = Some(RATES[self.rng.usize(..RATES.len())]),
+        }
+        Operation::SetLimits { tenant, type_name, concurrency, rate }
+    }
+
+    /// A tenant and a type, by index.
+    fn place(&mut self) -> (usize, usize) {
+        (self.rng.usize(..self.mix.tenants.len()), self.rng.usize(..self.mix.types.len()))
+    }
+
+    fn names(&self, (tenant, of): (usize, usize)) -> (String, String) {
+        (self.mix.tenants[tenant].clone(), self.mix.types[of].name.clone())
+    }
+
+    fn tenant_index(&self, name: &str) -> Option<usize> {
+        self.mix.tenants.iter().position(|tenant| tenant == name)
+    }
+}
