@@ -16,7 +16,7 @@ use windlass_core::Clock;
 use windlass_net::{Connections, LINGER_BYTES_MAX, Memory, tcp};
 
 use crate::background::{self, Background};
-use crate::execute::{Call, Commands, DELIVERY_MAX, HandedOut, Reply, run_safely, waits};
+use crate::execute::{Call, Commands, HOLD_INTERVAL, HandedOut, Reply, run_safely, waits};
 use crate::inbound::{Inbound, Next, Patience};
 use crate::outbound;
 use crate::run_options::{RunOptions, When};
@@ -142,24 +142,32 @@ impl<C: Commands> Connection<C> {
         };
         match in_time {
             Some(Reply { response, handed_out }) => {
-                let writing = self.write(finish(response, options));
-                let written = if handed_out.is_empty() {
-                    writing.await
-                } else {
-                    tokio::time::timeout(DELIVERY_MAX, writing).await.unwrap_or(false)
-                };
+                let written = self.deliver(finish(response, options), &handed_out).await;
                 self.note_delivery(handed_out, written).await;
                 written
             }
             None => {
-                let written = self.write(finish(timed_out(), options)).await;
-                // It continues without a reader; the next request has to wait for it.
+                // It continues without a reader; the next request has to wait for it. It must not stop
+                // while this reply is written, because it may have what others wait for.
                 gone.cancel();
-                let reply = running.await;
+                let late = self.write(finish(timed_out(), options));
+                let (written, reply) = tokio::join!(late, running);
                 self.note_delivery(reply.handed_out, false).await;
                 written
             }
         }
+    }
+
+    /// Writes a reply. As long as that takes, its jobs are held for the client.
+    async fn deliver(&self, response: Response, handed_out: &[HandedOut]) -> bool {
+        let mut writing = pin!(self.write(response));
+        while !handed_out.is_empty() {
+            match tokio::time::timeout(HOLD_INTERVAL, &mut writing).await {
+                Ok(written) => return written,
+                Err(_) => self.door.commands.hold(handed_out).await,
+            }
+        }
+        writing.await
     }
 
     /// Reports whether the reply with these jobs was delivered.

@@ -14,9 +14,8 @@ use windlass_core::Job;
 
 use crate::wire::{Request, Response};
 
-/// How long a reply with jobs may take to be written; after that it counts as undelivered. Until
-/// then nobody else gets the jobs, because they are held for longer (`command::get`).
-pub(crate) const DELIVERY_MAX: Duration = Duration::from_secs(50);
+/// How often the jobs in a reply are held anew while it is written.
+pub(crate) const HOLD_INTERVAL: Duration = Duration::from_secs(20);
 
 /// The caller of a command, and its deadline.
 #[derive(Debug, Clone)]
@@ -53,6 +52,10 @@ impl From<Response> for Reply {
 pub(crate) trait Commands: Send + Sync + 'static {
     /// Never fails: an error is a reply, too.
     async fn run(&self, request: &Request, call: Call) -> Reply;
+
+    /// The reply with these jobs is still being written: holds them for its client for at least
+    /// `HOLD_INTERVAL`. Never called without jobs.
+    async fn hold(&self, handed_out: &[HandedOut]);
 
     /// The reply with these jobs was delivered. Never called without jobs.
     async fn delivered(&self, handed_out: Vec<HandedOut>);

@@ -228,6 +228,11 @@ impl Engine {
         worker::renew(self.shared(), lease, by).await
     }
 
+    /// Renews many leases; those that are lost by now stay lost.
+    pub async fn renew_all(&self, leases: Vec<LeaseRef>, by: Duration) -> Result<(), Error> {
+        worker::renew_all(self.shared(), leases, by).await
+    }
+
     pub async fn finish(&self, finish: PullFinish) -> Result<(), Error> {
         self.to_its_end(move |shared| async move { worker::finish(&shared, finish).await }).await
     }

@@ -31,8 +31,7 @@ pub(crate) fn job_typed(conn: &Connection, tenant: &Tenant, id: JobId) -> Result
     let (text, handler) = conn.prepare_cached(find)?.query_row([stored.type_id], columns)?;
     let settings = type_row::settings(text)?;
     let handler = handler.map(row::job_id).transpose()?;
-    let job = Job { progress: progress(conn, &stored)?, ..stored.job };
-    Ok(Some(TypedJob { job, settings, handler }))
+    Ok(Some(TypedJob { job: stored.job, settings, handler }))
 }
 
 /// The progress of the newest attempt; that of earlier ones has another token.

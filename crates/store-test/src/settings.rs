@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::Progress;
 use windlass_core::store::{LeaseRef, TypedJob};
-use windlass_core::{Job, RetryPolicy, TypeKey};
+use windlass_core::{RetryPolicy, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{
@@ -46,9 +46,8 @@ pub async fn a_typed_job_comes_with_settings_and_handler(harness: &dyn Harness) 
     let claimed = store.claim("t", 1, NOW).await.remove(0);
     let percent = Progress { percent: 9.0, message: "on".into(), at: NOW };
     let lease = LeaseRef::of(&claimed.job).expect("a claimed job has a lease");
-    store.job_progress(vec![(lease, percent.clone())]).await.unwrap();
-    let running = Job { progress: Some(percent), ..claimed.job };
-    let typed_job = TypedJob { job: running, settings: full(), handler: Some(id(101)) };
+    store.job_progress(vec![(lease, percent)]).await.unwrap();
+    let typed_job = TypedJob { job: claimed.job, settings: full(), handler: Some(id(101)) };
     assert_eq!(typed(1).await, Some(typed_job));
     let other = typed(2).await.expect("it was added");
     assert_eq!((other.settings, other.handler), (TypeSettings::default(), None));

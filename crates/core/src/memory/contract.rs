@@ -21,7 +21,7 @@ use crate::store::{
 };
 use crate::time::Timestamp;
 
-use super::MemoryStore;
+use super::{MemoryStore, Row};
 
 #[async_trait]
 impl Daemons for MemoryStore {
@@ -211,15 +211,18 @@ impl Decides for MemoryStore {
 #[async_trait]
 impl Reads for MemoryStore {
     async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
-        Ok(self.open()?.job_get(tenant, id))
+        let state = self.open()?;
+        let with_progress = |row: &Row| Job { progress: row.progress.clone(), ..row.job.clone() };
+        Ok(state.row(tenant, id).map(with_progress))
     }
 
     async fn job_typed(&self, tenant: &Tenant, id: JobId) -> Result<Option<TypedJob>, Error> {
+        self.undamaged_job(id)?;
         let state = self.open()?;
-        let Some(job) = state.job_get(tenant, id) else { return Ok(None) };
-        let of_type = &state.types[&job.key];
+        let Some(row) = state.row(tenant, id) else { return Ok(None) };
+        let of_type = &state.types[&row.job.key];
         let (settings, handler) = (of_type.settings.clone(), of_type.in_force);
-        Ok(Some(TypedJob { job, settings, handler }))
+        Ok(Some(TypedJob { job: row.job.clone(), settings, handler }))
     }
 
     async fn job_full(&self, tenant: &Tenant, id: JobId) -> Result<Option<FullJob>, Error> {

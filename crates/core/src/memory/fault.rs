@@ -23,7 +23,8 @@ pub(super) struct Faults {
 }
 
 impl MemoryStore {
-    /// A test aid: a settlement of a damaged job fails, with its whole batch.
+    /// A test aid: a settlement of a damaged job fails, with its whole batch, and so does a read of
+    /// its type.
     pub fn set_damaged(&self, id: JobId, damaged: bool) {
         let mut faults = self.faults();
         let _ = if damaged { faults.damaged.insert(id) } else { faults.damaged.remove(&id) };
@@ -108,11 +109,13 @@ impl MemoryStore {
     }
 
     pub(super) fn undamaged(&self, settlements: &[Settlement]) -> Result<(), Error> {
-        let faults = self.faults();
-        let is_damaged = |of: &&Settlement| faults.damaged.contains(&of.lease.id);
-        match settlements.iter().find(is_damaged) {
-            None => Ok(()),
-            Some(of) => Err(Error::Corrupt(format!("the row of job {}", of.lease.id).into())),
+        settlements.iter().try_for_each(|of| self.undamaged_job(of.lease.id))
+    }
+
+    pub(super) fn undamaged_job(&self, id: JobId) -> Result<(), Error> {
+        match self.faults().damaged.contains(&id) {
+            false => Ok(()),
+            true => Err(Error::Corrupt(format!("the row of job {id}").into())),
         }
     }
 

@@ -1,8 +1,7 @@
-//! Jobs are read, listed and counted.
+//! Jobs are listed and counted.
 
 use std::collections::BTreeMap;
 
-use crate::id::JobId;
 use crate::job::Job;
 use crate::name::{Tenant, TypeKey};
 use crate::state::State as JobState;
@@ -11,11 +10,6 @@ use crate::store::{List, Page, TypeStats};
 use super::{Row, State};
 
 impl State {
-    pub(super) fn job_get(&self, tenant: &Tenant, id: JobId) -> Option<Job> {
-        let row = self.row(tenant, id)?;
-        Some(Job { progress: row.progress.clone(), ..row.job.clone() })
-    }
-
     pub(super) fn job_list(&self, list: &List) -> Page {
         let wanted = |job: &&Job| {
             job.key.tenant == list.tenant

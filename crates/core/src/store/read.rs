@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 pub trait Reads: Send + Sync {
     async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error>;
 
-    /// The same, with what its type says about the end of its attempts.
+    /// The job without its progress, and what its type says about the end of its attempts.
     async fn job_typed(&self, tenant: &Tenant, id: JobId) -> Result<Option<TypedJob>, Error>;
 
     /// The job with its payload, which is in one buffer if it has at most `WHOLE_BYTES_MAX`.

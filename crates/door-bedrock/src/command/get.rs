@@ -16,7 +16,7 @@ use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Job, JobId, Lease, Payload, Priority, State, Timestamp, TypeName};
 
-use crate::execute::{Call, DELIVERY_MAX, HandedOut, Reply};
+use crate::execute::{Call, HOLD_INTERVAL, HandedOut, Reply};
 use crate::number::leading_integer;
 use crate::wire::json::{Object, array};
 use crate::wire::{Request, Response};
@@ -30,7 +30,7 @@ const LENT_MAX: i64 = 10;
 /// Lease of a job until its reply has been delivered. After that, the worker keeps the job until it
 /// reports. The short lease ensures that a daemon's death in between leaves no job running forever.
 const DELIVERY_LEASE: Duration = Duration::from_secs(60);
-const _: () = assert!(DELIVERY_MAX.as_secs() < DELIVERY_LEASE.as_secs());
+const _: () = assert!(2 * HOLD_INTERVAL.as_secs() < DELIVERY_LEASE.as_secs());
 /// Names with this prefix are manual jobs: how often they are handed out is not counted.
 const MANUAL: &str = "manual";
 
@@ -63,6 +63,14 @@ pub(super) async fn get_jobs(
 
 fn reply(response: Response, took: TakeAnswer) -> Reply {
     Reply { response, handed_out: took.given.into_iter().map(|taken| taken.job).collect() }
+}
+
+/// The reply is still being written: a client that reads slowly gets the jobs alone.
+pub(super) async fn hold(door: &Bedrock, handed_out: &[HandedOut]) {
+    let leases = handed_out.iter().filter_map(LeaseRef::of).collect();
+    if let Err(error) = door.engine.renew_all(leases, DELIVERY_LEASE).await {
+        tracing::warn!(%error, "cannot hold jobs whose reply is being written");
+    }
 }
 
 /// The reply was delivered: the worker keeps these jobs until it reports.

@@ -105,6 +105,10 @@ impl Commands for Bedrock {
         get::delivered(self, handed_out).await;
     }
 
+    async fn hold(&self, handed_out: &[HandedOut]) {
+        get::hold(self, handed_out).await;
+    }
+
     async fn undelivered(&self, handed_out: Vec<HandedOut>) {
         requeue::undelivered(self, handed_out).await;
     }

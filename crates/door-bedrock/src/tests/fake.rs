@@ -33,6 +33,7 @@ pub(super) enum Event {
     Began(String),
     /// A command has noticed that its client is gone.
     Gone,
+    Held,
     Delivered,
     Undelivered,
 }
@@ -81,6 +82,10 @@ impl Commands for Fake {
             "Panic" => panic!("on purpose"),
             _ => Response::error(430, "Unrecognized command").into(),
         }
+    }
+
+    async fn hold(&self, _handed_out: &[HandedOut]) {
+        self.tell(Event::Held);
     }
 
     async fn delivered(&self, _handed_out: Vec<HandedOut>) {

@@ -12,7 +12,7 @@ use windlass_net::Memory;
 
 use super::fake::{Event, FakeDoor, began, options};
 use crate::Options;
-use crate::execute::DELIVERY_MAX;
+use crate::execute::HOLD_INTERVAL;
 use crate::inbound::{Inbound, Next, Patience};
 use crate::wire::{Limits, Response};
 
@@ -74,10 +74,9 @@ async fn a_client_that_takes_nothing_is_given_up() {
 
 /// Otherwise its lease would end, and another worker would get the job too.
 #[tokio::test(start_paused = true)]
-async fn a_job_that_its_client_reads_too_slowly_is_taken_back() {
+async fn a_job_is_held_for_a_client_that_reads_slowly() {
     let mut door = FakeDoor::open().await;
     let mut client = door.client().await;
-    let before = Instant::now();
     client.send("Large\n\n").await;
     door.expect(began("Large")).await;
     let mut pace = tokio::time::interval(SILENCE_MAX / 10);
@@ -87,11 +86,22 @@ async fn a_job_that_its_client_reads_too_slowly_is_taken_back() {
             client.some().await;
         }
     };
-    tokio::select! {
-        () = slowly => {}
-        () = door.expect(Event::Undelivered) => {}
-    }
-    assert!(before.elapsed() >= DELIVERY_MAX);
+    let delivered = async {
+        let since = Instant::now();
+        let mut held = 0;
+        loop {
+            match door.event().await {
+                Event::Held => held += 1,
+                Event::Delivered => break (held, since.elapsed()),
+                event => panic!("{event:?}"),
+            }
+        }
+    };
+    let (held, took) = tokio::select! {
+        () = slowly => unreachable!("it reads for ever"),
+        delivered = delivered => delivered,
+    };
+    assert!(held > 0 && held == took.as_secs() / HOLD_INTERVAL.as_secs(), "{held} in {took:?}");
 }
 
 #[tokio::test]

@@ -78,7 +78,8 @@ where
     }
     let mut waiting = shared.ready.waitlist.enter(interest);
     loop {
-        let found = attempt().await;
+        // Boxed: while it waits, a worker needs no memory for an attempt.
+        let found = Box::pin(attempt()).await;
         match &found {
             Ok(None) => waiting.checked(|_| true),
             Ok(Some(found)) => waiting.checked(|key| has(found, key)),

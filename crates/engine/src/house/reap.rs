@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use windlass_core::store::{self, GiveUp, LeaseRef, Overdue, Settled, Settlement};
-use windlass_core::{AttemptId, Job, Log, Status};
+use windlass_core::{AttemptId, Job, Log, Status, TypeSettings};
 
 use crate::dispatch::policy::Policy;
 use crate::follow_up::{conclude, given_up};
@@ -66,12 +66,28 @@ impl Reap {
         if !shared.daemon.contact.may_break(lease.owner, shared.clock.steady()) {
             return Ok(None);
         }
-        let typed = shared.store.job_typed(&job.key.tenant, job.id).await?;
-        let Some(typed) = typed else { return Ok(None) };
-        let policy = Policy::of_typed(shared, &typed).await?;
+        let policy = match self.policy(job).await {
+            Ok(Some(policy)) => policy,
+            Ok(None) => return Ok(None),
+            // Its lease is broken all the same, and so are those of the other jobs.
+            Err(store::Error::Corrupt(why)) => {
+                tracing::error!(job = %job.id, %why, "the default policy replaces a damaged one");
+                Policy::of(None, &TypeSettings::default(), &shared.options)
+            }
+            Err(error) => return Err(error),
+        };
         let log = Log::of_note(&format!("lease of daemon {} ran out", lease.owner));
         let (cause, rules) = (Cause::LeaseExpired, Rules::now(shared, &policy));
         Ok(LeaseRef::of(job).map(|lease| verdict::end(job, lease, cause, log, &rules)))
+    }
+
+    /// `None` if the job is gone.
+    async fn policy(&self, job: &Job) -> Result<Option<Policy>, store::Error> {
+        let shared = &self.shared;
+        match shared.store.job_typed(&job.key.tenant, job.id).await? {
+            Some(typed) => Policy::of_typed(shared, &typed).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Ends expired jobs that have not started. True when there may be more.

@@ -59,10 +59,9 @@ impl Rates {
             return 0;
         }
         let jobs = wanted.min(burst(settings));
-        self.set(
-            key,
-            Some(Rest { from: now, until: now + time_of(jobs, rate), rate, missed: false }),
-        );
+        // A rest that is over may not have been taken yet, with the workers that it held back.
+        let missed = self.rests.get(key).is_some_and(|rest| rest.missed);
+        self.set(key, Some(Rest { from: now, until: now + time_of(jobs, rate), rate, missed }));
         jobs
     }
 
@@ -80,7 +79,8 @@ impl Rates {
         let rate = rate.unwrap_or(f64::INFINITY);
         let rest = self.rests.get(key).copied().filter(|rest| rest.rate != rate);
         if let Some(rest) = rest {
-            let starts = (rest.until - rest.from).as_secs_f64() * rest.rate;
+            let rested = (rest.until - rest.from).as_secs_f64();
+            let starts = if rest.rate.is_finite() { rested * rest.rate } else { 0.0 };
             let until = rest.from + time_of(starts, rate);
             self.set(key, Some(Rest { until, rate, ..rest }));
         }
@@ -154,6 +154,28 @@ mod tests {
         assert_eq!(claim_in_vain(&|rates| rates.holds_back_at(&t, NOW)), woken, "a worker looked");
         assert_eq!(claim_in_vain(&|rates| rates.reserve(&t, &five, 1, NOW) == 0), woken);
         assert_eq!(claim_in_vain(&|_| true), [], "nobody was held back");
+    }
+
+    #[test]
+    fn workers_that_a_rest_held_back_are_woken_although_a_claim_came_in_between() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+        assert_eq!(rates.reserve(&t, &five, 5, NOW), 5);
+        assert!(rates.holds_back_at(&t, NOW));
+        let over = NOW + Duration::from_secs(1);
+        assert_eq!(rates.reserve(&t, &five, 5, over), 5, "the rest is over, and was not taken");
+        rates.give_back(&t, 5, over);
+        assert_eq!(rates.take_rested(over), [(t, 5)]);
+    }
+
+    #[test]
+    fn a_rate_that_is_removed_and_set_again_is_no_longer_rest() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+        assert_eq!(rates.reserve(&t, &five, 5, NOW), 5);
+        rates.follow(&t, None);
+        rates.follow(&t, Some(0.1));
+        assert_eq!(rates.next_end(), Some(NOW));
     }
 
     #[test]

@@ -23,6 +23,16 @@ pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Res
     if lost.is_empty() { Ok(()) } else { Err(lost_or_unknown(shared, &lease).await) }
 }
 
+pub(crate) async fn renew_all(
+    shared: &Shared,
+    leases: Vec<LeaseRef>,
+    by: Duration,
+) -> Result<(), Error> {
+    let renew = Renew { leases, hold: Some(by) };
+    shared.store.job_renew(renew).await.map_err(store_error)?;
+    Ok(())
+}
+
 /// Ends a job as its worker reports; durable when this returns.
 pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Error> {
     let LeaseRef { tenant, id, token } = &finish.lease;

@@ -1,13 +1,16 @@
 //! Verdicts reach the store, even beside one that it cannot take.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_core::memory::MemoryStore;
 use windlass_core::{JobId, State};
+use windlass_engine::Options;
+use windlass_engine::api::PullClaim;
 use windlass_test_kit::wait::{in_time, pause};
 
-use crate::ended;
 use crate::fake::{Daemon, handler, jobs, key};
+use crate::{PATIENCE, ended, wish};
 
 #[tokio::test]
 async fn one_damaged_job_does_not_stop_the_verdicts_on_others() {
@@ -48,4 +51,18 @@ async fn parked(daemon: &Daemon, count: usize) -> Vec<JobId> {
         }
     };
     in_time("results are parked, or no more", looking).await
+}
+
+#[tokio::test]
+async fn a_damaged_job_does_not_keep_the_leases_of_others() {
+    let store = Arc::new(MemoryStore::default());
+    let soon = |options: &mut Options| options.reap_interval = Duration::from_millis(20);
+    let daemon = Daemon::start_on(store.clone(), soon).await;
+    let t = key("acme", "t");
+    let ids = daemon.engine.add(&t, jobs(&["x", "y"]), None).await.unwrap().ids;
+    store.set_damaged(ids[0], true);
+    let short = PullClaim { lease: Duration::from_millis(50), ..wish(&t, PATIENCE) };
+    assert_eq!(daemon.engine.claim(short).await.unwrap().len(), 2);
+    let again = daemon.engine.claim(wish(&t, PATIENCE)).await.unwrap();
+    assert_eq!(again.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [ids[1]]);
 }
