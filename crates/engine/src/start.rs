@@ -122,6 +122,7 @@ pub(crate) fn journal_options(
         sysid,
         segment_bytes_max: options.journal_segment_bytes_max,
         segment_keep: options.journal_keep,
+        seed: options.seed,
         on_sync: Some(Arc::new(move |took| metrics.journal_synced(took))),
     }
 }

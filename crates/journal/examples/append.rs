@@ -53,6 +53,7 @@ fn open(dir: &Path, syncs: Arc<std::sync::atomic::AtomicU64>) -> Result<Journal,
         sysid: Sysid::new(1).ok_or("1 is a sysid")?,
         segment_bytes_max: 64 * 1024 * 1024,
         segment_keep: Duration::ZERO,
+        seed: fastrand::u64(..),
         on_sync: Some(Arc::new(move |_| {
             syncs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         })),

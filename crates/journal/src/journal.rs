@@ -41,6 +41,8 @@ pub struct Options {
     /// How long to keep a segment after the store confirmed all of it, so that a store that loses
     /// its newest commits can get them again. Restarts with the daemon. Zero removes it at once.
     pub segment_keep: Duration,
+    /// Seed of the salts in checksums. If clients can guess it, a payload can imitate a frame.
+    pub seed: u64,
     /// Called with the duration of each sync of a frame.
     pub on_sync: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
 }

@@ -103,9 +103,11 @@ pub(crate) fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> 
     attributes.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
 
-pub(crate) fn random_salt() -> Salt {
+/// The salt of the segment that begins with this id; it differs between segments of one seed.
+pub(crate) fn salt(seed: u64, first: JobId) -> Salt {
+    let number = fastrand::Rng::with_seed(seed ^ first.get() as u64).u64(..);
     let mut salt = Salt::default();
-    salt.copy_from_slice(format!("{:016x}", fastrand::u64(..)).as_bytes());
+    salt.copy_from_slice(format!("{number:016x}").as_bytes());
     salt
 }
 
@@ -129,7 +131,7 @@ mod unit {
         let previous = Previous { first: id(i64::MAX), bytes: u64::MAX, last: Some(id(i64::MAX)) };
         let none = Previous { first: id(1), bytes: 0, last: None };
         for previous in [None, Some(none), Some(previous)] {
-            let head = Head { sysid, salt: random_salt(), previous };
+            let head = Head { sysid, salt: salt(1, id(1)), previous };
             let text = head.to_text();
             assert!(text.len() <= HEAD_BYTES_MAX);
             assert_eq!(Head::parse(text.as_bytes()), Ok(head));
@@ -139,6 +141,14 @@ mod unit {
                 assert!(Head::parse(&bytes).is_err(), "byte {at}");
             }
         }
+    }
+
+    #[test]
+    fn salts_follow_from_the_seed_and_the_first_id() {
+        let salt = |seed, first| salt(seed, JobId::new(first).unwrap());
+        assert_eq!(salt(1, 10), salt(1, 10));
+        assert_ne!(salt(1, 10), salt(2, 10), "another start");
+        assert_ne!(salt(1, 10), salt(1, 11), "the next segment");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! A panic ends the thread for good: appends are refused with `Error::Writer` until the next start.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use windlass_core::store::IdempotencyKey;
@@ -56,6 +56,7 @@ pub(crate) struct Writer {
     clock: Arc<dyn Clock>,
     on_sync: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
     segment_bytes_max: u64,
+    seed: u64,
     frame: Frame,
     active: Option<Active>,
     /// How the segment before the active (or next) one ended.
@@ -110,6 +111,7 @@ impl Writer {
             clock,
             on_sync: options.on_sync.clone(),
             segment_bytes_max: options.segment_bytes_max,
+            seed: options.seed,
             frame: Frame::new(),
             active: None,
             previous,
@@ -217,7 +219,7 @@ impl Writer {
             }
             return Err(Error::storage("write", &path, &error).into());
         }
-        if let Err(error) = sync_timed(&*active.file, self.on_sync.as_deref()) {
+        if let Err(error) = sync_timed(&*active.file, &*self.clock, self.on_sync.as_deref()) {
             // After a failed sync the contents of the disk are unknown, so the segment ends here.
             let _ = active.file.truncate(active.bytes);
             self.active = Some(active);
@@ -277,7 +279,7 @@ impl Writer {
             Error::storage("begin", &path, &error)
         };
         let file = inner.disk.create(&path).map_err(failed)?;
-        let salt = segment::random_salt();
+        let salt = segment::salt(self.seed, first);
         let head = Head { sysid: inner.sysid, salt, previous: self.previous }.to_text();
         file.write_at(head.as_bytes(), 0).map_err(failed)?;
         file.sync().map_err(failed)?;
@@ -311,13 +313,13 @@ fn spools(group: &[NumberedAppend]) -> impl Iterator<Item = (&Spool, JobId)> {
 
 fn sync_timed(
     file: &dyn DiskFile,
+    clock: &dyn Clock,
     on_sync: Option<&(dyn Fn(Duration) + Send + Sync)>,
 ) -> std::io::Result<()> {
-    // A stopwatch, not a clock: the measurement has no date.
-    let began = Instant::now();
+    let began = clock.steady();
     file.sync()?;
     if let Some(on_sync) = on_sync {
-        on_sync(began.elapsed());
+        on_sync(clock.steady().saturating_sub(began));
     }
     Ok(())
 }

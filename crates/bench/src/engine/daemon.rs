@@ -49,6 +49,7 @@ pub(crate) async fn start(dir: &Path, runner: Arc<dyn Runner>) -> anyhow::Result
     let metrics = Arc::new(Metrics::default());
     let store = Arc::new(open_store(dir, &metrics)?);
     let mut options = Options::new(dir.to_owned());
+    options.seed = 0;
     options.slots = (SLOTS_PER_CORE * cores()).max(SLOTS_MIN);
     let parts = Parts { store, runner, clock: Arc::new(SystemClock) };
     Engine::start(parts, options, metrics)

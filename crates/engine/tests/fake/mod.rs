@@ -141,6 +141,7 @@ impl Daemon {
         let parts = Parts { store, runner: runner.clone(), clock };
         let mut options = Options::new(data.path().to_owned());
         options.lease = Duration::from_millis(500);
+        options.seed = 0;
         adjust(&mut options);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

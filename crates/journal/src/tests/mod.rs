@@ -47,6 +47,7 @@ fn options(root: &Path) -> Options {
         sysid: sysid(),
         segment_bytes_max: SEGMENT_BYTES_MAX,
         segment_keep: Duration::ZERO,
+        seed: 1,
         on_sync: None,
     }
 }
