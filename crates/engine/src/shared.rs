@@ -82,7 +82,7 @@ impl Shared {
             store: parts.store,
             runner: parts.runner,
             journal,
-            health: Arc::new(Health::new(metrics.clone())),
+            health: Arc::new(Health::new(metrics.clone(), parts.clock.clone())),
             metrics,
             clock: DaemonClock::new(parts.clock),
             catalogue: Catalogue::default(),

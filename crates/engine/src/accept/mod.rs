@@ -18,7 +18,7 @@ pub(crate) mod idempotency;
 pub(crate) mod pieces;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use windlass_core::add::check_key;
 use windlass_core::limit::{BATCH_JOBS_MAX, PAYLOAD_INLINE_BYTES_MAX};
@@ -49,12 +49,12 @@ pub(crate) async fn add(
     idempotency: Option<IdempotencyKey>,
 ) -> Result<Added, Error> {
     check(&jobs)?;
-    let (began, count) = (Instant::now(), jobs.len());
+    let (began, count) = (shared.clock.steady(), jobs.len());
     if idempotency.is_none() && !jobs.iter().any(|job| goes_to_store(&job.options)) {
         // Needs no task of its own: what the journal has is ingested and announced in any case.
         let ids = append_jobs(shared, key, jobs, None).await?;
         number_is_ours(shared).await?;
-        shared.metrics.accepted(key, count, began.elapsed());
+        shared.metrics.accepted(key, count, shared.clock.since(began));
         return Ok(Added { ids, repeated: false });
     }
     let (shared, key) = (shared.clone(), key.clone());
@@ -68,7 +68,7 @@ pub(crate) async fn add(
         };
         number_is_ours(&shared).await?;
         if !added.repeated {
-            shared.metrics.accepted(&key, count, began.elapsed());
+            shared.metrics.accepted(&key, count, shared.clock.since(began));
         }
         Ok(added)
     })

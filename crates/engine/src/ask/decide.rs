@@ -2,7 +2,7 @@
 //! effects are logged and announced.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use windlass_core::edit::{Ask, Decide, Decided, FullJob, Target};
 use windlass_core::store::Durability;
@@ -24,13 +24,13 @@ pub(crate) async fn decide(
 ) -> Result<Decided, Error> {
     let (shared, tenant) = (shared.clone(), tenant.clone());
     to_its_end(async move {
-        let began = Instant::now();
+        let began = shared.clock.steady();
         if let Some(newest) = needed(&shared, &targets) {
             shared.fresh.require(newest).await?;
         }
         let ask = Ask { tenant, targets, decide, durability: Durability::Synced };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
-        announce_added(&shared, &decided.moved, began.elapsed());
+        announce_added(&shared, &decided.moved, shared.clock.since(began));
         Ok(decided)
     })
     .await
@@ -56,7 +56,7 @@ pub(crate) async fn query(
 ) -> Result<SqlAnswer, Error> {
     let (shared, tenant) = (shared.clone(), tenant.clone());
     to_its_end(async move {
-        let began = Instant::now();
+        let began = shared.clock.steady();
         if let Some(newest) = shared.fresh.newest() {
             shared.fresh.require(newest).await?;
         }
@@ -80,7 +80,7 @@ pub(crate) async fn query(
         let asked = shared.daemon.tokens.claim(shared.store.as_ref(), under).await;
         let answer = asked.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
-            announce_added(&shared, moved, began.elapsed());
+            announce_added(&shared, moved, shared.clock.since(began));
         }
         Ok(answer)
     })

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
 
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
 use windlass_core::store::{AttemptLog, TypeStats};

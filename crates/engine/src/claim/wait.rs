@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::TypeKey;
@@ -71,7 +72,7 @@ async fn search<T, Found>(
 where
     Found: Future<Output = Result<Option<T>, Error>>,
 {
-    let deadline = tokio::time::Instant::now() + wait;
+    let deadline = Instant::now() + wait;
     shared.fresh.all(FRESH_CLAIM).await;
     if wait.is_zero() {
         return attempt().await;

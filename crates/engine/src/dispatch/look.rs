@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use windlass_core::store::{self, ChangedLook, ChangedTypes, Revision, WaitingType};
 use windlass_core::{Tenant, TypeKey};
@@ -80,13 +82,15 @@ impl Look {
             if looked.is_ok() && (due || wanted) {
                 self.poll.reset();
             }
-            self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
-            self.poll_at = Instant::now() + self.poll.pause();
+            let ended = Instant::now();
+            self.look_from = ended + (ended - began) * LOOK_SHARE;
+            self.poll_at = ended + self.poll.pause();
         }
         let began = Instant::now();
         if looked.is_ok() && began >= self.feed_from && self.feed_wanted() {
             (looked, did) = (self.feed().await, true);
-            self.feed_from = Instant::now() + began.elapsed() * LOOK_SHARE;
+            let ended = Instant::now();
+            self.feed_from = ended + (ended - began) * LOOK_SHARE;
         }
         if did {
             let why = |error: &store::Error| format!("cannot see what waits: {error}");

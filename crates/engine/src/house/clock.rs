@@ -45,6 +45,11 @@ impl DaemonClock {
         self.machine.steady()
     }
 
+    /// The time since an earlier reading of `steady`.
+    pub(crate) fn since(&self, earlier: Duration) -> Duration {
+        self.steady().saturating_sub(earlier)
+    }
+
     pub(crate) fn machine(&self) -> Arc<dyn Clock> {
         self.machine.clone()
     }

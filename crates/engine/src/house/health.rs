@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use windlass_core::sync::lock;
 use windlass_core::time::format_duration;
-use windlass_core::{JobId, Sysid};
+use windlass_core::{Clock, JobId, Sysid};
 
 use crate::api::{FailedService, FailingService, LeftJournal, ParkedResult};
 use crate::metrics::Metrics;
@@ -28,12 +27,13 @@ pub(crate) const FAILING_SHOWN_AFTER: Duration = Duration::from_secs(30);
 
 pub(crate) struct Health {
     metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
     /// Services whose latest pass failed.
     failing: Mutex<BTreeMap<&'static str, Failing>>,
     /// Results that the store cannot take, with the reason.
     parked: Mutex<BTreeMap<JobId, String>>,
-    /// When services panicked, the latest `FAILURES_MAX` times.
-    services: Mutex<BTreeMap<&'static str, VecDeque<Instant>>>,
+    /// When services panicked, by the steady clock, the latest `FAILURES_MAX` times.
+    services: Mutex<BTreeMap<&'static str, VecDeque<Duration>>>,
     /// Dead daemons' journals that cannot be taken over, with the reason.
     journals: Mutex<BTreeMap<Left, String>>,
     /// Why the engine cannot continue.
@@ -41,9 +41,10 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Health {
+    pub(crate) fn new(metrics: Arc<Metrics>, clock: Arc<dyn Clock>) -> Health {
         Health {
             metrics,
+            clock,
             failing: Mutex::default(),
             parked: Mutex::default(),
             services: Mutex::default(),
@@ -61,7 +62,7 @@ impl Health {
     /// A service has panicked. Returns how often it has recently, including this time.
     pub(crate) fn service_failed(&self, name: &'static str, why: &str) -> usize {
         self.metrics.service_failed(name);
-        let now = Instant::now();
+        let now = self.clock.steady();
         let lately = {
             let mut services = lock(&self.services);
             let failures = services.entry(name).or_default();
@@ -79,23 +80,24 @@ impl Health {
     pub(crate) fn pass_failed(&self, name: &'static str, why: String) {
         tracing::warn!(service = name, %why, "a pass of a service failed");
         let mut failing = lock(&self.failing);
-        let since = failing.get(name).map_or_else(Instant::now, |failing| failing.since);
+        let since = failing.get(name).map_or_else(|| self.clock.steady(), |failing| failing.since);
         failing.insert(name, Failing { since, why });
     }
 
     /// A pass succeeded after others had failed.
     pub(crate) fn pass_succeeded(&self, name: &'static str) {
         let Some(failing) = lock(&self.failing).remove(name) else { return };
-        let failed_ms = failing.since.elapsed().as_millis() as u64;
+        let failed_ms = self.clock.steady().saturating_sub(failing.since).as_millis() as u64;
         tracing::info!(service = name, failed_ms, "a service works again");
     }
 
     /// Services that have been failing for a long time.
     pub(crate) fn failing_services(&self) -> Vec<FailingService> {
+        let now = self.clock.steady();
         let failing = lock(&self.failing);
         let all = failing.iter().map(|(name, Failing { since, why })| FailingService {
             name,
-            failing_for: since.elapsed(),
+            failing_for: now.saturating_sub(*since),
             why: why.clone(),
         });
         all.filter(|service| service.failing_for >= FAILING_SHOWN_AFTER).collect()
@@ -114,7 +116,7 @@ impl Health {
 
     /// Services that panicked recently.
     pub(crate) fn failed_services(&self) -> Vec<FailedService> {
-        let now = Instant::now();
+        let now = self.clock.steady();
         let services = lock(&self.services);
         let lately = services.iter().map(|(name, failures)| FailedService {
             name,
@@ -180,7 +182,8 @@ impl Health {
 }
 
 struct Failing {
-    since: Instant,
+    /// By the steady clock.
+    since: Duration,
     /// The error of the latest pass.
     why: String,
 }
@@ -188,6 +191,6 @@ struct Failing {
 /// The number of a journal that is left, or `None` for the directory of all journals.
 pub(crate) type Left = Option<Sysid>;
 
-fn is_recent(at: Instant, now: Instant) -> bool {
-    now.duration_since(at) < FAILURES_WINDOW
+fn is_recent(at: Duration, now: Duration) -> bool {
+    now.saturating_sub(at) < FAILURES_WINDOW
 }

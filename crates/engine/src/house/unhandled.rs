@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use windlass_core::store::{self, Overdue, TypeStats};
 use windlass_core::{Timestamp, TypeKey};

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use windlass_core::{Clock, Timestamp};
+
 use super::*;
 use crate::house::health::FAILING_SHOWN_AFTER;
 use crate::metrics::Metrics;
@@ -67,6 +69,23 @@ impl Service for Panics {
     }
 }
 
+/// Steady time is tokio's, which stands still while a service works.
+struct PausedClock(tokio::time::Instant);
+
+impl Clock for PausedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::default()
+    }
+
+    fn steady(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn machine_run(&self) -> i64 {
+        1
+    }
+}
+
 struct Bench {
     services: Services,
     health: Arc<Health>,
@@ -78,7 +97,8 @@ struct Bench {
 
 fn bench(panics: usize, stuck: usize) -> Bench {
     let metrics = Arc::new(Metrics::default());
-    let health = Arc::new(Health::new(metrics.clone()));
+    let clock = Arc::new(PausedClock(tokio::time::Instant::now()));
+    let health = Arc::new(Health::new(metrics.clone(), clock));
     let services = Services::new(health.clone());
     let counted = Arc::new(Counted::default());
     counted.panics.store(panics, Ordering::SeqCst);
