@@ -1,11 +1,12 @@
 //! The rules of the house that no compiler checks: sizes, leftovers, arrows between crates, tables
-//! of modules.
+//! of modules, clocks and random numbers through seams.
 //!
 //! Each rule is a pure function from a file's text to complaints, with a test that breaks it.
 
 mod arrow;
 mod leftover;
 mod module_table;
+mod seam;
 mod size;
 
 use std::path::Path;
@@ -44,6 +45,7 @@ pub(crate) fn run() -> Result<()> {
             complaints.extend(leftover::check(file));
             complaints.extend(arrow::check(file));
             complaints.extend(module_table::check(file));
+            complaints.extend(seam::check(file));
             complaints
         })
         .collect();
