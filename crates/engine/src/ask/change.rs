@@ -22,6 +22,8 @@ use crate::shared::Shared;
 
 /// How long a cancel waits for the job's processes to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it asks the runner to stop an attempt, which may not know the attempt yet.
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
     shared.fresh.require(id).await?;
@@ -43,16 +45,34 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     let end = EndRequest { tenant: tenant.clone(), id, keep: policy.retention };
     // Attempts that are claimed later belong to a rerun requested after this.
     let attempts = shared.running.of_job(id);
-    changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
+    let before = changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
     event::cancelled(job);
     for attempt in attempts.iter().map(RunningJob::attempt_id) {
         shared.running.set_lost(attempt);
         shared.runner.stop(attempt, Stop::Cancelled);
     }
+    if let Some(attempt) = before.attempt_id() {
+        stop_cancelled(shared, attempt).await;
+    }
     shared.job_waiters.wake(&id);
     shared.ready.announce_room(&job.key);
     look_for_family(shared, job);
     Ok(())
+}
+
+/// Stops the attempt that the store has just cancelled. Our own claim of it may not be answered
+/// yet, or the runner may not have the job yet: it must not run after the cancel is acknowledged.
+async fn stop_cancelled(shared: &Shared, attempt: AttemptId) {
+    let stopped = async {
+        shared.daemon.tokens.until_entered(attempt.token).await;
+        while shared.running.contains(attempt) {
+            shared.running.set_lost(attempt);
+            shared.runner.stop(attempt, Stop::Cancelled);
+            tokio::time::sleep(STOP_INTERVAL).await;
+        }
+    };
+    // A process that cannot be ended must not hold up the answer for ever.
+    let _ = tokio::time::timeout(STOP_PATIENCE, stopped).await;
 }
 
 /// Waits until the verdict on this attempt is stored.

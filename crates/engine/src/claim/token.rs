@@ -9,7 +9,10 @@
 //! running jobs does not take them for orphans.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Mutex;
+
+use tokio::sync::Notify;
 
 use windlass_core::Store;
 use windlass_core::job::{Boot, TOKENS_PER_BOOT, Token};
@@ -23,11 +26,17 @@ const TRIED_MAX: usize = 4;
 pub(crate) struct Tokens {
     next: tokio::sync::Mutex<(Boot, i64)>,
     under_way: Mutex<HashSet<Token>>,
+    /// Notified when a claim is no longer under way.
+    entered: Notify,
 }
 
 impl Tokens {
     pub(crate) fn new(boot: Boot) -> Tokens {
-        Tokens { next: tokio::sync::Mutex::new((boot, 0)), under_way: Mutex::default() }
+        Tokens {
+            next: tokio::sync::Mutex::new((boot, 0)),
+            under_way: Mutex::default(),
+            entered: Notify::new(),
+        }
     }
 
     /// A token that no other claim has.
@@ -82,6 +91,18 @@ impl Tokens {
     pub(crate) fn is_under_way(&self, token: Token) -> bool {
         lock(&self.under_way).contains(&token)
     }
+
+    /// Waits until the jobs of the claim with this token are in the running table, if it is ours.
+    pub(crate) async fn until_entered(&self, token: Token) {
+        loop {
+            let mut entered = pin!(self.entered.notified());
+            entered.as_mut().enable();
+            if !self.is_under_way(token) {
+                return;
+            }
+            entered.await;
+        }
+    }
 }
 
 /// A claim whose jobs are not in the running table yet.
@@ -93,6 +114,7 @@ pub(crate) struct UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         lock(&self.tokens.under_way).remove(&self.token);
+        self.tokens.entered.notify_waiters();
     }
 }
 

@@ -10,6 +10,8 @@ use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, LeaseRef, List, Settled, Settlement};
 use windlass_core::{AttemptId, JobId, Log, State, Status, TypeKey, TypeSettings};
 
+use windlass_test_kit::wait::{eventually, in_time, pause};
+
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{ended, quick};
 
@@ -182,4 +184,31 @@ async fn s0_14_no_lease_of_a_living_daemon_runs_out_while_its_jobs_repeat() {
     let metrics = daemon.engine.metrics_text().await;
     let expired = metrics.lines().find(|line| line.starts_with("windlass_leases_expired_total"));
     assert_eq!(expired, Some("windlass_leases_expired_total 0"));
+}
+
+/// The store has given the job to the dispatcher, which does not know it yet.
+#[tokio::test]
+async fn a_job_that_is_cancelled_while_its_claim_is_answered_does_not_run_on() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    store.hold_answers(true);
+    let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+    eventually("it is claimed", || store.is_answer_held().then_some(())).await;
+    let cancelling = tokio::spawn({
+        let (engine, tenant) = (daemon.engine.clone(), t.tenant.clone());
+        async move { engine.job_cancel(&tenant, id).await }
+    });
+    let cancelled = async || {
+        let job = daemon.engine.job(&t.tenant, id).await.unwrap().job;
+        (job.state == State::Cancelled).then_some(())
+    };
+    while cancelled().await.is_none() {
+        pause().await;
+    }
+    store.hold_answers(false);
+    in_time("the cancel is answered", cancelling).await.unwrap().unwrap();
+    assert!(daemon.runner.stopped().contains(&(id, Stop::Cancelled)), "before the answer");
+    assert_eq!(daemon.runner.attempts(id), []);
 }
