@@ -1,10 +1,11 @@
-//! The developers' entry: `cargo xtask ci | tidy | bench`. Only cargo is needed to run it.
+//! The developers' entry: `cargo xtask ci | tidy | bench | torture`. Only cargo is needed to run it.
 
 mod bench;
 mod ci;
 mod needs;
 mod shell;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -16,6 +17,8 @@ cargo xtask <command>
   tidy    the rules of the house that no compiler checks
   bench   measures Windlass beside the machine's own limits (arguments go to the benchmark;
           `cargo xtask bench --help` lists them)
+  torture runs real daemons under load and faults, and checks that nothing is lost
+          (`cargo xtask torture --help` lists its arguments)
 ";
 
 fn main() -> ExitCode {
@@ -26,6 +29,7 @@ fn main() -> ExitCode {
         "ci" => ci::run(),
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),
+        "torture" => torture::run(&rest),
         "" | "help" | "--help" | "-h" => {
             shell::say(HELP);
             return ExitCode::SUCCESS;

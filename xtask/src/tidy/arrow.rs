@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the workspace crates that its code may use (its tests may use more).
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("crates/core", &[]),
     ("crates/bedrock-rules", &["windlass-core"]),
     ("crates/store-test", &["windlass-core"]),
@@ -51,6 +51,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "windlass-test-servers",
         ],
     ),
+    ("crates/torture", &["windlass-proof", "windlass-test-kit"]),
     ("fuzz", &["windlass-door-bedrock"]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,39 @@
+import json, os, time
+
+if getattr(ctx, "context", None) is None:
+    ctx.context = "%d-%d" % (os.getpid(), time.monotonic_ns())
+    path = "HISTORY_DIR/context-" + ctx.context
+    ctx.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+
+def note(event):
+    line = json.dumps({"at": time.monotonic_ns() - ORIGIN_NS, "event": event})
+    os.write(ctx.file, (line + "\n").encode())
+
+
+try:
+    content = json.loads(payload)
+except ValueError:
+    content = {}
+plan = content.get("plan", {})
+began = {
+    "job": job.id,
+    "tenant": job.tenant,
+    "type": job.type,
+    "attempt": job.attempt,
+    "daemon": os.path.basename(os.environ["PATH"]),
+    "context": ctx.context,
+}
+if content.get("origin"):
+    began["origin"] = content["origin"]
+note({"began": began})
+time.sleep(plan.get("run_ms", 0) / 1000)
+emits = plan.get("emits", 0)
+for index in range(emits):
+    emit(job.type, json.dumps({"origin": {"emit": {"of": job.id, "index": index}}}))
+statuses = plan.get("statuses", [])
+status = statuses[min(job.attempt, len(statuses)) - 1] if statuses else 200
+ended = {"job": job.id, "context": ctx.context, "status": status, "emitted": emits}
+note({"ended": ended})
+result = {"origin": {"then": {"of": job.id}}, "by": "%s-%d" % (ctx.context, job.attempt)}
+return {"status": status, "data": json.dumps(result)}

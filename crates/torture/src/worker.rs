@@ -1,0 +1,133 @@
+//! A pull worker: claims jobs and does with them what the workload says.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::Value;
+use windlass_proof::history::{Answer, Claimed, Operation, Outcome, Plan};
+use windlass_proof::workload::{Act, Mix, Served, Worker as Choices, payload};
+
+use crate::client::News;
+use crate::door::{Caller, Handlers, Reply};
+use crate::site::Site;
+
+/// Shortest lease that the door grants.
+const LEASE_NS_MIN: u64 = 1_000_000_000;
+/// How much later a lease has certainly run out.
+const LEASE_OVER: Duration = Duration::from_millis(50);
+const DOWN_PAUSE: Duration = Duration::from_millis(50);
+/// Attempts to reach a daemon with one report.
+const REPORT_ATTEMPTS_MAX: u32 = 40;
+
+pub(crate) struct Worker<'a> {
+    site: &'a Site,
+    caller: Caller<'a>,
+    choices: Choices,
+    news: Vec<Sender<News>>,
+    told: usize,
+}
+
+impl<'a> Worker<'a> {
+    /// `None` if no type is served by pulling.
+    pub(crate) fn new(
+        site: &'a Site,
+        handlers: &'a Handlers,
+        number: u32,
+        mix: &Mix,
+        news: &[Sender<News>],
+    ) -> Result<Option<Worker<'a>>> {
+        let Some(choices) = Choices::new(site.seed, number, Served::Pull, mix) else {
+            return Ok(None);
+        };
+        let caller = Caller::new(site, handlers, &format!("worker-{number}"))?;
+        Ok(Some(Worker { site, caller, choices, news: news.to_vec(), told: number as usize }))
+    }
+
+    pub(crate) fn run(mut self) -> Result<()> {
+        while !self.site.is_over() {
+            let mut claim = self.choices.next_claim();
+            if let Operation::Claim { lease_ns, .. } = &mut claim {
+                *lease_ns = (*lease_ns).max(LEASE_NS_MIN);
+            }
+            match self.caller.perform(&claim)? {
+                Some(reply) => self.claimed(&claim, &reply)?,
+                None => self.site.pause(DOWN_PAUSE),
+            }
+        }
+        Ok(())
+    }
+
+    fn claimed(&mut self, claim: &Operation, reply: &Reply) -> Result<()> {
+        let Operation::Claim { tenant, lease_ns, .. } = claim else { return Ok(()) };
+        let Answer::Done(Outcome::Jobs(jobs)) = &reply.answer else {
+            self.site.pause(DOWN_PAUSE);
+            return Ok(());
+        };
+        let bodies = reply.body["jobs"].as_array().into_iter().flatten();
+        for (job, body) in jobs.iter().zip(bodies) {
+            self.tell(News::Held { tenant: tenant.clone(), job: job.job });
+            let plan = self.plan(body);
+            self.work(tenant, job, &plan, *lease_ns)?;
+        }
+        Ok(())
+    }
+
+    /// The plan in a payload, which is fetched if it is large.
+    fn plan(&mut self, job: &Value) -> Plan {
+        let fetched = |caller: &mut Caller<'_>| {
+            let response = caller.ask(job["payload_url"].as_str()?)?;
+            Some(payload::read(&response.body).1)
+        };
+        match job["payload"].as_str() {
+            Some(text) => payload::read(text.as_bytes()).1,
+            None => fetched(&mut self.caller).unwrap_or_default(),
+        }
+    }
+
+    fn work(&mut self, tenant: &str, job: &Claimed, plan: &Plan, lease_ns: u64) -> Result<()> {
+        for act in self.choices.react(tenant, job, plan, lease_ns) {
+            match act {
+                Act::Work { ms } => self.site.pause(Duration::from_millis(ms.into())),
+                Act::OutliveLease => {
+                    self.site.pause(Duration::from_nanos(lease_ns) + LEASE_OVER);
+                }
+                Act::Send(report) => self.report(&report)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, report: &Operation) -> Result<()> {
+        for _ in 0..REPORT_ATTEMPTS_MAX {
+            let Some(reply) = self.caller.perform(report)? else {
+                self.site.pause(DOWN_PAUSE);
+                continue;
+            };
+            if let (Operation::Finish { tenant, job, status, .. }, Answer::Done(_)) =
+                (report, reply.answer)
+            {
+                self.site.tally.finishes.fetch_add(1, Ordering::Relaxed);
+                if matches!(status / 100, 2 | 4) {
+                    self.tell(News::Ended { tenant: tenant.clone(), job: *job });
+                }
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Tells the clients, in turn: each job is news for one of them.
+    fn tell(&mut self, news: News) {
+        self.told += 1;
+        if let News::Ended { tenant, job } = &news {
+            for client in &self.news {
+                // A client that has closed needs no news.
+                let _ = client.send(News::Ended { tenant: tenant.clone(), job: *job });
+            }
+            return;
+        }
+        let _ = self.news[self.told % self.news.len()].send(news);
+    }
+}
