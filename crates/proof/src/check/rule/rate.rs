@@ -1,5 +1,5 @@
-//! In any time, no more jobs of a type start than its `rate` allows: rate × time + burst, where the
-//! burst is what the rate allows in a second, at least one, for each daemon that counts on its own.
+//! In any time, no more jobs of a type start than its `rate` allows: rate × time + burst for each
+//! daemon that counts on its own, where the burst is what the rate allows in a second, at least one.
 //! A start has no exact time: it was after the request, and before its answer. A new rate counts
 //! one lease after its acknowledgement, when every daemon knows it.
 //!
@@ -57,10 +57,11 @@ fn windows(
     };
     let until = |start: &&Start| ledger.hold(**start).began.at <= segment.to;
     let starts: Vec<&Start> = starts[first..].iter().take_while(until).filter(within).collect();
-    let burst = rate.floor().max(1.0) * f64::from(terms.rate_daemons.max(1));
+    let daemons = f64::from(terms.rate_daemons.max(1));
+    let burst = rate.floor().max(1.0) * daemons;
     let mut from = earliest(ledger, &starts, terms);
     from.iter_mut().for_each(|at| *at = at.saturating_sub(terms.slack_ns));
-    let allowed_by = |at: u64| rate * (at as f64 / 1e9);
+    let allowed_by = |at: u64| rate * daemons * (at as f64 / 1e9);
     let mut best: Option<(f64, usize)> = None;
     for (index, start) in starts.iter().enumerate() {
         let term = index as f64 - allowed_by(from[index]);

@@ -81,6 +81,21 @@ fn more_starts_than_the_rate_allows_are_found() {
 }
 
 #[test]
+fn daemons_that_count_on_their_own_have_the_rate_each() {
+    let started = |ms| {
+        let mut story = Story::new();
+        story.terms.rate_daemons = 2;
+        story.request(limits(None, Some(2.0)), done()).wait(LEASE_MS + 100);
+        for job in 1..=20 {
+            story.add(job).claim("w", job, job).seen(job, State::Running).wait(ms);
+        }
+        story.broken()
+    };
+    assert_eq!(started(250), NONE);
+    assert_eq!(started(150), ["rate"]);
+}
+
+#[test]
 fn a_burst_of_a_second_is_within_the_rate() {
     let burst = |jobs| {
         let mut story = Story::new();
