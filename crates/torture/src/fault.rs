@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use windlass_proof::history::{Event, FaultKind, Target};
 use windlass_proof::workload::{Aim, FaultMix, PlannedFault, fault_plan};
 
+use crate::control::Control;
 use crate::daemon::{Daemon, LEASE};
 use crate::site::{Site, Witness};
 
@@ -36,19 +37,25 @@ pub(crate) struct Injector<'a> {
     site: &'a Site,
     daemons: Vec<Daemon<'a>>,
     witness: Witness<'a>,
+    control: Option<Control>,
     faults: u64,
     done: Done,
 }
 
 impl<'a> Injector<'a> {
     /// Starts all daemons.
-    pub(crate) fn new(site: &'a Site, mut daemons: Vec<Daemon<'a>>) -> Result<Injector<'a>> {
+    pub(crate) fn new(
+        site: &'a Site,
+        mut daemons: Vec<Daemon<'a>>,
+        control: Option<Control>,
+    ) -> Result<Injector<'a>> {
         let mut witness = site.witness("faults")?;
         for daemon in &mut daemons {
             daemon.start(&mut witness)?;
             daemon.until_ready(&mut witness)?;
         }
-        Ok(Injector { site, daemons, witness, faults: 0, done: Done::default() })
+        let done = Done::default();
+        Ok(Injector { site, daemons, witness, control, faults: 0, done })
     }
 
     /// The plan of a run of this length, with these kinds.
@@ -133,6 +140,9 @@ impl<'a> Injector<'a> {
             _ => {
                 self.daemons[number].end(Signal::KILL, &mut self.witness)?;
                 self.done.kills += 1;
+                if let Some(control) = &self.control {
+                    control.lose()?;
+                }
                 self.hold(planned);
                 if planned.draw.is_multiple_of(AGAIN_EVERY) {
                     self.daemons[number].start(&mut self.witness)?;

@@ -9,6 +9,7 @@
 //! | `door` | requests over HTTP, written down |
 //! | `client`, `worker` | who sends them |
 //! | `fault` | kills, stops and restarts |
+//! | `control` | losing data on purpose, which must be found |
 //! | `closing` | waiting for the rest, and the final listing |
 //!
 //! Every wait is bounded, everything listens on loopback addresses, and no process outlives the
@@ -18,6 +19,7 @@
 
 mod client;
 mod closing;
+mod control;
 mod daemon;
 mod door;
 mod fault;
@@ -58,6 +60,13 @@ struct Args {
     /// Use a random half of the features, chosen by the seed, instead of all.
     #[arg(long)]
     swarm: bool,
+    /// Control: one daemon, and every other kill also loses what was written since the one before.
+    /// This run must fail.
+    #[arg(long)]
+    control: bool,
+    /// Only check the histories of a run that was kept, with the same number of daemons.
+    #[arg(long, value_name = "DIR")]
+    check: Option<PathBuf>,
     /// Keep the directory with data, histories and output even if all is well.
     #[arg(long)]
     keep: bool,
@@ -92,18 +101,26 @@ impl Fault {
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
+    if let Some(dir) = &args.check {
+        let report = run::judge(&dir.join("history"), args.daemons, true)?;
+        println!("{report}");
+        return Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let own = std::env::current_exe().context("where this program is")?;
     let binary = own.with_file_name("windlass");
     ensure!(binary.exists(), "{} is missing; run `cargo xtask torture`", binary.display());
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let dir = tempfile::Builder::new().prefix("windlass-torture-").tempdir()?;
-    println!("seed {seed}, {} s, {} daemons", args.seconds, args.daemons);
+    let daemons = if args.control { 1 } else { args.daemons };
+    let kinds = if args.control { Fault::Kill.kinds() } else { args.fault.kinds() };
+    println!("seed {seed}, {} s, {daemons} daemons", args.seconds);
     let settings = Settings {
         seed,
         busy: Duration::from_secs(args.seconds),
-        kinds: args.fault.kinds(),
-        daemons: args.daemons,
+        kinds,
+        daemons,
         swarm: args.swarm,
+        control: args.control,
         dir: dir.path(),
         binary: &binary,
     };

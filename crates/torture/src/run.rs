@@ -15,6 +15,7 @@ use windlass_proof::workload::{Mix, Served, TypeMix};
 
 use crate::client::{Client, certainly};
 use crate::closing::Closing;
+use crate::control::Control;
 use crate::daemon::{Daemon, LEASE};
 use crate::door::{Caller, Handlers};
 use crate::fault::{Done, Injector};
@@ -35,6 +36,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) kinds: &'a [FaultKind],
     pub(crate) daemons: u32,
     pub(crate) swarm: bool,
+    /// Lose data on purpose.
+    pub(crate) control: bool,
     pub(crate) dir: &'a Path,
     pub(crate) binary: &'a Path,
 }
@@ -67,14 +70,15 @@ pub(crate) fn run(settings: &Settings<'_>) -> Result<Verdict> {
     let handlers = Handlers { source };
     let daemons = 0..site.daemon_count();
     let daemons = daemons.map(|number| Daemon::new(&site, number, settings.binary));
-    let mut injector = Injector::new(&site, daemons.collect())?;
+    let control = settings.control.then(|| Control::new(&site.data_dir()));
+    let mut injector = Injector::new(&site, daemons.collect(), control)?;
     set_up(&site, &handlers, &mix)?;
     let played = play(&site, &handlers, &mix, settings, &mut injector);
     site.end();
     let left = played?;
     let faults = injector.close()?;
     let panics = panics(&site)?;
-    let report = judge(&site, left.is_empty())?;
+    let report = judge(&site.history_dir(), settings.daemons, left.is_empty())?;
     let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
     let (finishes, unknown) = (count(&site.tally.finishes), count(&site.tally.unknown));
     Ok(Verdict { report, faults, finishes, unknown, left, panics })
@@ -156,10 +160,10 @@ fn joined(threads: Vec<ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
     })
 }
 
-/// Reads all histories and checks them.
-fn judge(site: &Site, drained: bool) -> Result<Report> {
+/// Reads all histories of a run and checks them.
+pub(crate) fn judge(history_dir: &Path, daemons: u32, drained: bool) -> Result<Report> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(site.history_dir())? {
+    for entry in fs::read_dir(history_dir)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -169,7 +173,7 @@ fn judge(site: &Site, drained: bool) -> Result<Report> {
     let terms = Terms {
         lease_ns: LEASE.as_nanos() as u64,
         claim_ahead_ns: CLAIM_AHEAD.as_nanos() as u64,
-        rate_daemons: u32::try_from(site.daemon_count())?,
+        rate_daemons: daemons,
         drained,
         ..Terms::default()
     };
