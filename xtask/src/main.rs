@@ -1,4 +1,4 @@
-//! The developers' entry: `cargo xtask ci | tidy | bench | torture`. Only cargo is needed to run it.
+//! The developers' entry: `cargo xtask ci | tidy | bench | torture`. It needs only cargo to run.
 
 mod bench;
 mod ci;

@@ -11,6 +11,7 @@ use windlass_proof::history::{DaemonEvent, Event};
 use windlass_test_kit::process::Program;
 
 use crate::door::connect;
+use crate::guard::Guard;
 use crate::site::{Site, Witness};
 
 /// The lease of a daemon. Short, so that takeovers are quick; long enough for a busy machine.
@@ -41,11 +42,12 @@ pub(crate) struct Daemon<'a> {
     number: usize,
     binary: PathBuf,
     program: Option<Program>,
+    guard: Option<Guard>,
 }
 
 impl<'a> Daemon<'a> {
     pub(crate) fn new(site: &'a Site, number: usize, binary: &Path) -> Daemon<'a> {
-        Daemon { site, number, binary: binary.to_owned(), program: None }
+        Daemon { site, number, binary: binary.to_owned(), program: None, guard: None }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -69,7 +71,9 @@ impl<'a> Daemon<'a> {
             .env("PATH", format!("{path}:/nonexistent/{}", self.name()))
             .env("WINDLASS_ISOLATION_WRITE", self.site.history_dir())
             .envs(SETTINGS);
-        self.program = Some(Program::spawn(&mut command, &self.site.console_dir()));
+        let program = Program::spawn(&mut command, &self.site.console_dir());
+        self.guard = Some(Guard::of(program.pid())?);
+        self.program = Some(program);
         self.write(witness, DaemonEvent::Started)
     }
 
@@ -107,6 +111,7 @@ impl<'a> Daemon<'a> {
         let mut program = self.program.take().context("it was started")?;
         program.signal(signal);
         let status = program.ended();
+        self.guard = None;
         self.site.went_down(self.number);
         let what = DaemonEvent::Exited { code: status.code(), signal: status.signal() };
         self.write(witness, what)?;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `run` | one run, from the first daemon to the verdict |
 //! | `site` | the directory, clock and phase that all parts share |
-//! | `daemon` | a daemon's process |
+//! | `daemon`, `guard` | a daemon's process, which ends with this one |
 //! | `door` | requests over HTTP, written down |
 //! | `client`, `worker` | who sends them |
 //! | `fault` | kills, stops and restarts |
@@ -23,6 +23,7 @@ mod control;
 mod daemon;
 mod door;
 mod fault;
+mod guard;
 mod run;
 mod site;
 mod worker;
@@ -141,8 +142,8 @@ fn print(verdict: &Verdict, seed: u64) {
     let Verdict { report, faults, finishes, unknown, left, panics } = verdict;
     println!("{report}");
     println!(
-        "{finishes} finishes by workers, {unknown} unknown answers; {} kills, {} stops, {} restarts \
-         of daemons, {} faults of contexts",
+        "{finishes} finishes by workers, {unknown} unknown answers; {} kills, {} stops, {} \
+         restarts of daemons, {} faults of contexts",
         faults.kills, faults.stops, faults.restarts, faults.contexts
     );
     for problem in faults.problems.iter().chain(left).chain(panics) {

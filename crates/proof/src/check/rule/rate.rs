@@ -1,5 +1,5 @@
 //! In any time, no more jobs of a type start than its `rate` allows: rate × time + burst for each
-//! daemon that counts on its own, where the burst is what the rate allows in a second, at least one.
+//! daemon that counts on its own. The burst is what the rate allows in a second, at least one.
 //! A start has no exact time: it was after the request, and before its answer. A new rate counts
 //! one lease after its acknowledgement, when every daemon knows it.
 //!
