@@ -44,7 +44,7 @@ use crate::run::{Settings, Verdict};
 /// The seed decides what clients and workers draw and when which fault comes. The interleaving of
 /// processes is not repeated, so a failing seed may need several runs.
 #[derive(Parser)]
-#[command(name = "cargo xtask torture")]
+#[command(name = "cargo xtask torture", bin_name = "cargo xtask torture")]
 struct Args {
     /// How long clients work and faults come; draining and checking take additional time.
     #[arg(long, value_name = "N", default_value_t = 60)]

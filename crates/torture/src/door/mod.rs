@@ -67,14 +67,15 @@ impl<'a> Caller<'a> {
     pub(crate) fn perform(&mut self, operation: &Operation) -> Result<Option<Reply>> {
         let daemon = self.rng.usize(..self.connections.len());
         let Some((boot, mut connection)) = self.connection(daemon) else { return Ok(None) };
+        // Large ones take time to build, and what is written down as sent should be under way.
+        let request = request::of(operation, self.handlers);
         let op = self.site.next_op();
         let via = Some(self.site.daemon_name(daemon).to_owned());
         let (who, what) = (self.who.clone(), operation.clone());
         self.witness.record(&Event::Sent { op, who, via, what })?;
-        let request = request::of(operation, self.handlers);
         let reply = match call(&mut connection, &request) {
             Ok(response) => {
-                self.connections[daemon] = Some((boot, connection));
+                self.keep(daemon, boot, connection, &response);
                 answer::of(operation, &response)
             }
             Err(error) => {
@@ -94,7 +95,7 @@ impl<'a> Caller<'a> {
         let daemon = self.rng.usize(..self.connections.len());
         let (boot, mut connection) = self.connection(daemon)?;
         let response = connection.call("GET", path, &[], &[]).ok()?;
-        self.connections[daemon] = Some((boot, connection));
+        self.keep(daemon, boot, connection, &response);
         (response.status == 200).then_some(response)
     }
 
@@ -102,7 +103,13 @@ impl<'a> Caller<'a> {
         serde_json::from_slice(&self.ask(path)?.body).ok()
     }
 
-    /// The connection to a daemon; the caller puts it back if it is still good.
+    /// Keeps a connection for the next request, unless the daemon closes it: one that stops says so.
+    fn keep(&mut self, daemon: usize, boot: u64, connection: Connection, last: &Response) {
+        let closes = last.header("connection").is_some_and(|value| value == "close");
+        self.connections[daemon] = (!closes).then_some((boot, connection));
+    }
+
+    /// The connection to a daemon, to be kept after its use.
     fn connection(&mut self, daemon: usize) -> Option<(u64, Connection)> {
         let boot = self.site.boots(daemon);
         let known = self.connections[daemon].take().filter(|(known, _)| *known == boot);
