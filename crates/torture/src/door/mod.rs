@@ -103,7 +103,7 @@ impl<'a> Caller<'a> {
         serde_json::from_slice(&self.ask(path)?.body).ok()
     }
 
-    /// Keeps a connection for the next request, unless the daemon closes it: one that stops says so.
+    /// Keeps a connection for the next request, unless the daemon says that it closes it.
     fn keep(&mut self, daemon: usize, boot: u64, connection: Connection, last: &Response) {
         let closes = last.header("connection").is_some_and(|value| value == "close");
         self.connections[daemon] = (!closes).then_some((boot, connection));
