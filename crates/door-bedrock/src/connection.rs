@@ -147,8 +147,8 @@ impl<C: Commands> Connection<C> {
                 written
             }
             None => {
-                // It continues without a reader; the next request has to wait for it. It must not stop
-                // while this reply is written, because it may have what others wait for.
+                // It continues without a reader; the next request has to wait for it. It must not
+                // stop while this reply is written, because it may have what others wait for.
                 gone.cancel();
                 let late = self.write(finish(timed_out(), options));
                 let (written, reply) = tokio::join!(late, running);
