@@ -13,6 +13,7 @@
 //! | `clock` | the store's time, and what follows when the wall clock is set |
 //! | `turn` | which of several processes writes next |
 //! | `damaged` | jobs whose rows cannot be read, set aside until they are repaired |
+//! | `backup` | copies of the file while daemons use it |
 //! | `doubt` | failed syncs, and how the file recovers from them |
 //! | `reader` | the connections that read |
 //! | `query` | SQL queries, each on its own connection |
@@ -31,6 +32,7 @@
 //! change.
 
 mod aside;
+mod backup;
 mod change;
 mod claim;
 mod clock;
@@ -70,6 +72,7 @@ use rusqlite::Connection;
 use windlass_core::store::{Durability, Error};
 use windlass_core::time::{Clock, Timestamp};
 
+pub use crate::backup::back_up;
 pub use crate::open::{OnCommit, Options};
 
 use crate::doubt::Doubt;

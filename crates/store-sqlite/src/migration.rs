@@ -76,7 +76,7 @@ fn check_version(application_id: i64, version: i64, newest: i64, path: &Path) ->
     Ok(())
 }
 
-fn foreign(path: &Path) -> Failure {
+pub(crate) fn foreign(path: &Path) -> Failure {
     let message = format!("{} is the database of another program, not of Windlass", path.display());
     Failure::Store(Error::Conflict(message))
 }

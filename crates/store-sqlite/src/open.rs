@@ -145,7 +145,7 @@ const USER_VERSION_AT: usize = 60;
 const APPLICATION_ID_AT: usize = 68;
 
 /// Refuses files that are clearly not ours before SQLite opens, and perhaps changes, them.
-fn check_header(path: &Path) -> Result<()> {
+pub(crate) fn check_header(path: &Path) -> Result<()> {
     let Ok(file) = File::open(path) else {
         // The file is missing, or SQLite will report the reason when it opens the file.
         return Ok(());
