@@ -21,6 +21,7 @@
 //! | `ready` | announces jobs that may run: to the scheduler, the dispatcher, waiting workers |
 //! | `daemon` | this daemon's identity in the store: number, tokens, contact |
 //! | `shared`, `start` | what the parts share; how they start and stop |
+//! | `backup` | which files of a data directory a backup has, and in which order |
 //! | `api`, `options`, `error` | the types of the façade |
 //! | `event`, `metrics` | log lines and numbers |
 //!
@@ -29,6 +30,7 @@
 mod accept;
 pub mod api;
 mod ask;
+pub mod backup;
 mod claim;
 mod daemon;
 mod detach;

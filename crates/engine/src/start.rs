@@ -13,6 +13,7 @@ use windlass_core::store::{JournalId, SysidGrant, SysidReserve};
 use windlass_core::{JobId, Sysid};
 use windlass_journal::Journal;
 
+use crate::backup::{JOURNAL_DIR, PAYLOAD_DIR};
 use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::error::store_error;
@@ -117,8 +118,8 @@ pub(crate) fn journal_options(
 ) -> windlass_journal::Options {
     let metrics = metrics.clone();
     windlass_journal::Options {
-        dir: options.data_dir.join("journal").join(sysid.to_string()),
-        spool_dir: options.data_dir.join("payload"),
+        dir: options.data_dir.join(JOURNAL_DIR).join(sysid.to_string()),
+        spool_dir: options.data_dir.join(PAYLOAD_DIR),
         sysid,
         segment_bytes_max: options.journal_segment_bytes_max,
         segment_keep: options.journal_keep,

@@ -19,6 +19,7 @@
 //! | `writer` | the writer thread, and what happens if the disk refuses |
 //! | `segment` | the head of a file, and the chain of files |
 //! | `encode`, `decode` | the text of a frame |
+//! | `backup` | which segments a backup copies |
 //! | `recover` | recovery at start: torn tails are cut, damage is refused |
 //! | `scan` | the unread records of a segment |
 //! | `chunk`, `unread` | unread records, and their reservations |
@@ -30,6 +31,7 @@
 //! beyond the last synced length of a segment are never taken for records once a later segment
 //! exists.
 
+mod backup;
 mod chunk;
 mod decode;
 mod disk;
@@ -51,6 +53,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use backup::segment_names;
 pub use disk::create_dir;
 pub use entry::{AddPayload, Entry, KeyNote, Record, Stats};
 pub use error::Error;

@@ -22,6 +22,7 @@ use windlass_core::Sysid;
 use windlass_core::sync::panic_text;
 use windlass_journal::Journal;
 
+use crate::backup::JOURNAL_DIR;
 use crate::error::{Error, store_error};
 use crate::house::health::Left;
 use crate::house::service::{Failed, Next, Service};
@@ -60,7 +61,7 @@ impl Adopt {
     /// The journals that could not be taken over, with the reason.
     async fn adopt_all(&self) -> BTreeMap<Left, String> {
         let mut left = BTreeMap::new();
-        let journals = journals_in(self.shared.options.data_dir.join("journal"));
+        let journals = journals_in(self.shared.options.data_dir.join(JOURNAL_DIR));
         let journals = journals.unwrap_or_else(|error| {
             left.insert(None, format!("cannot list the journals: {error}"));
             Vec::new()
@@ -115,7 +116,7 @@ fn unreadable(error: windlass_journal::Error) -> Error {
 }
 
 /// Sorted by number.
-fn journals_in(directory: PathBuf) -> io::Result<Vec<Sysid>> {
+pub(crate) fn journals_in(directory: PathBuf) -> io::Result<Vec<Sysid>> {
     let sysid_of = |name: String| name.parse().ok().and_then(Sysid::new);
     let mut journals = Vec::new();
     for entry in std::fs::read_dir(directory)? {

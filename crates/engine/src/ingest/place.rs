@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-const FILE_NAME: &str = "place";
+pub(crate) const FILE_NAME: &str = "place";
 
 /// The directory's number; `fresh` if it has none yet. Durable when this returns.
 pub(crate) fn of(data_dir: &Path, fresh: u64) -> io::Result<u64> {
