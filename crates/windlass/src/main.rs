@@ -7,6 +7,7 @@
 //! | `config` | every key, from flags, environment, file and defaults |
 //! | `serve` | the daemon's life cycle, from the first check to the last signal |
 //! | `wiring` | builds a daemon from its parts |
+//! | `backup` | backups of a data directory, and their restore |
 //! | `client` | the commands that talk to a daemon |
 //! | `source` | parses a handler's file |
 //! | `jobd` | the programs `jobd`, `jobd-master` and `jobctl` |
@@ -17,6 +18,7 @@
 //! | `temporary` | a temporary daemon for the demonstration |
 //! | `log`, `output`, `signal` | the edges: standard error, the terminal, signals |
 
+mod backup;
 mod cli;
 mod client;
 mod config;
@@ -70,6 +72,8 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Action::Serve(flags) => serve::run(&flags),
         Action::Demo => demo::run(),
+        Action::Backup(flags) => backup::run(&flags, cli.target.json),
+        Action::Restore(flags) => backup::restore::run(&flags, cli.target.json),
         Action::Doctor(flags) => doctor::run(&flags, cli.target.json),
         Action::Completions { shell } => completions(shell),
         Action::Jobd { words } => Ok(jobd::run(Program::Worker, &words)),

@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
+use crate::backup;
 use crate::cli::Serve;
 use crate::config::{Config, Inputs, misspelt};
 use crate::log;
@@ -148,12 +149,17 @@ async fn bind(listen: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Creates the data directory if missing, and checks that it is writable.
+/// Creates the data directory if missing, and checks that it is complete and writable.
 pub(crate) fn prepare(data_dir: &Path) -> anyhow::Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(DATA_DIR_MODE).create(data_dir);
-    made.with_context(|| format!("cannot create the data directory {}", data_dir.display()))?;
+    create_data_dir(data_dir)?;
+    backup::restore::check_finished(data_dir)?;
     probe(data_dir)
         .with_context(|| format!("cannot write to the data directory {}", data_dir.display()))
+}
+
+pub(crate) fn create_data_dir(data_dir: &Path) -> anyhow::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(DATA_DIR_MODE).create(data_dir);
+    made.with_context(|| format!("cannot create the data directory {}", data_dir.display()))
 }
 
 fn probe(directory: &Path) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The command line as types: arguments and their help. Nothing here acts.
 
 mod add;
+mod backup;
 mod disbatch;
 mod doctor;
 mod handler;
@@ -15,6 +16,8 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parse
 use clap_complete::Shell;
 
 pub(crate) use self::add::Add;
+use self::backup::{BACKUP_HELP, RESTORE_HELP};
+pub(crate) use self::backup::{Backup, DataFlags, Restore};
 pub(crate) use self::disbatch::{Dci, Den};
 use self::doctor::DOCTOR_HELP;
 pub(crate) use self::doctor::Doctor;
@@ -77,6 +80,12 @@ pub(crate) struct Target {
 pub(crate) enum Action {
     /// Run the daemon, which accepts, stores and runs jobs.
     Serve(Box<Serve>),
+    /// Back up the data directory of a running or stopped daemon.
+    #[command(after_help = BACKUP_HELP)]
+    Backup(Backup),
+    /// Restore a backup into an empty data directory.
+    #[command(after_help = RESTORE_HELP)]
+    Restore(Restore),
     /// Check by trial how well handlers are isolated on this machine.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(Doctor),
@@ -173,7 +182,7 @@ pub(crate) fn command() -> Command {
 const TARGET: [&str; 3] = ["url", "tenant", "json"];
 
 /// Commands that talk to no daemon, and the flags that they refuse.
-const LOCAL: [(&str, &[&str]); 11] = [
+const LOCAL: [(&str, &[&str]); 13] = [
     ("serve", &TARGET),
     ("demo", &TARGET),
     ("completions", &TARGET),
@@ -184,8 +193,10 @@ const LOCAL: [(&str, &[&str]); 11] = [
     ("dci", &TARGET),
     (DISBATCH, &TARGET),
     ("dtr", &TARGET),
-    // Its output can be JSON, too.
+    // Their output can be JSON, too.
     ("doctor", &["url", "tenant"]),
+    ("backup", &["url", "tenant"]),
+    ("restore", &["url", "tenant"]),
 ];
 
 /// Has flags with the same names, which mean its own server.

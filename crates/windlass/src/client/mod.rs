@@ -38,6 +38,8 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         Action::Types(command) => types::run(&daemon, show, command).await,
         Action::Status => status::run(&daemon, show).await,
         Action::Serve(_)
+        | Action::Backup(_)
+        | Action::Restore(_)
         | Action::Doctor(_)
         | Action::Demo
         | Action::Completions { .. }

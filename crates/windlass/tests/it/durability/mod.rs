@@ -1,6 +1,9 @@
 //! Everything acknowledged stays, whatever dies, fills up or becomes unavailable; several daemons
 //! share it.
 
+mod backup;
+mod backup_refusal;
+mod backup_tool;
 mod chaos;
 mod cluster;
 mod crash;
