@@ -129,7 +129,7 @@ impl Engine {
         list::job_list(self.shared(), wish).await
     }
 
-    /// Stops a running job with all its processes before it returns.
+    /// If the job runs in this daemon, it is stopped with all its processes before this returns.
     pub async fn job_cancel(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
         let tenant = tenant.clone();
         self.to_its_end(move |shared| async move { change::cancel(&shared, &tenant, id).await })

@@ -17,74 +17,78 @@ use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::error::{storage_error, store_error};
 use crate::event;
-use crate::follow_up::look_for_family;
+use crate::follow_up::{look_for_family, note_held};
 use crate::shared::Shared;
 
 /// How long a cancel waits for the job's processes to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it asks the runner to stop an attempt, which may not know the attempt yet.
+/// How often it asks the runner to stop an attempt.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
     shared.fresh.require(id).await?;
     let typed = shared.store.job_typed(tenant, id).await.map_err(store_error)?;
     let typed = typed.ok_or(Error::NotFound("job"))?;
-    let job = &typed.job;
-    if let Some(attempt) = job.attempt_id().filter(|attempt| shared.running.get(*attempt).is_some())
-    {
-        shared.runner.stop(attempt, Stop::Cancelled);
-        until_stopped(shared, attempt).await;
+    let here = |attempt: &AttemptId| shared.running.contains(*attempt);
+    if let Some(attempt) = typed.job.attempt_id().filter(here) {
+        stop(shared, attempt).await;
         // The job or the attempt may have ended by itself.
         match read::job(shared, tenant, id).await?.job.state {
-            State::Cancelled => return Ok(()),
+            // The ends of attempts are not synced one by one, but this one is acknowledged.
+            State::Cancelled => return shared.store.flush().await.map_err(store_error),
             state if state.is_ended() => return Err(refused("cancelled", state)),
             _ => {}
         }
     }
     let policy = Policy::of_typed(shared, &typed).await.map_err(store_error)?;
     let end = EndRequest { tenant: tenant.clone(), id, keep: policy.retention };
-    // Attempts that are claimed later belong to a rerun requested after this.
+    // Attempts that are claimed later belong to a rerun requested after this, except the one that
+    // the cancel returns.
     let attempts = shared.running.of_job(id);
     let before = changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
-    event::cancelled(job);
+    event::cancelled(&before);
     for attempt in attempts.iter().map(RunningJob::attempt_id) {
         shared.running.set_lost(attempt);
         shared.runner.stop(attempt, Stop::Cancelled);
     }
-    if let Some(attempt) = before.attempt_id() {
-        stop_cancelled(shared, attempt).await;
+    match before.lease {
+        Some(lease) if lease.on_beat => {
+            stop_cancelled(shared, AttemptId { job: id, token: lease.token }).await;
+        }
+        Some(_) => {
+            note_held(shared, &before);
+            event::returned(&before, "cancelled");
+        }
+        None => {}
     }
     shared.job_waiters.wake(&id);
-    shared.ready.announce_room(&job.key);
-    look_for_family(shared, job);
+    shared.ready.announce_room(&before.key);
+    look_for_family(shared, &before);
     Ok(())
 }
 
 /// Stops the attempt that the store has just cancelled. Our own claim of it may not be answered
-/// yet, or the runner may not have the job yet: it must not run after the cancel is acknowledged.
+/// yet; it must not run after the cancel is acknowledged.
 async fn stop_cancelled(shared: &Shared, attempt: AttemptId) {
-    let stopped = async {
-        shared.daemon.tokens.until_entered(attempt.token).await;
-        while shared.running.contains(attempt) {
-            shared.running.set_lost(attempt);
-            shared.runner.stop(attempt, Stop::Cancelled);
-            tokio::time::sleep(STOP_INTERVAL).await;
-        }
-    };
-    // A process that cannot be ended must not hold up the answer for ever.
-    let _ = tokio::time::timeout(STOP_PATIENCE, stopped).await;
+    let entered = shared.daemon.tokens.until_entered(attempt.token);
+    let _ = tokio::time::timeout(STOP_PATIENCE, entered).await;
+    shared.running.set_lost(attempt);
+    stop(shared, attempt).await;
 }
 
-/// Waits until the verdict on this attempt is stored.
-async fn until_stopped(shared: &Shared, attempt: AttemptId) {
+/// Stops an attempt that runs here and waits until it is settled. A process that cannot be ended
+/// does not hold up the answer for ever.
+async fn stop(shared: &Shared, attempt: AttemptId) {
     let watch = shared.job_waiters.watch(&attempt.job);
     let stopped = async {
         loop {
             let changed = watch.next();
-            if shared.running.get(attempt).is_none() {
+            if !shared.running.contains(attempt) {
                 return;
             }
-            changed.await;
+            // Repeated, because the runner may not have the job yet.
+            shared.runner.stop(attempt, Stop::Cancelled);
+            let _ = tokio::time::timeout(STOP_INTERVAL, changed).await;
         }
     };
     let _ = tokio::time::timeout(STOP_PATIENCE, stopped).await;

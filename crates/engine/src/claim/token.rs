@@ -5,8 +5,9 @@
 //! tokens of a job only grow, and an outside resource that remembers the largest token can refuse a
 //! late owner.
 //!
-//! Claims without an answer yet are tracked here, so that comparing the store's leases with our
-//! running jobs does not take them for orphans.
+//! Claims are tracked here until they are answered, and those of the dispatcher until their jobs
+//! are in the running table. So comparing the store's leases with our running jobs does not take
+//! them for orphans, and a cancel finds a job that is about to run.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -105,7 +106,7 @@ impl Tokens {
     }
 }
 
-/// A claim whose jobs are not in the running table yet.
+/// A claim that is not answered yet, or whose jobs are not in the running table yet.
 pub(crate) struct UnderWay<'a> {
     tokens: &'a Tokens,
     token: Token,

@@ -8,6 +8,7 @@ use windlass_core::retry::Verdict;
 use windlass_core::runner::Stop;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, LeaseRef, List, Settled, Settlement};
+use windlass_core::time::SystemClock;
 use windlass_core::{AttemptId, JobId, Log, State, Status, TypeKey, TypeSettings};
 
 use windlass_test_kit::wait::{eventually, in_time, pause};
@@ -211,4 +212,19 @@ async fn a_job_that_is_cancelled_while_its_claim_is_answered_does_not_run_on() {
     in_time("the cancel is answered", cancelling).await.unwrap().unwrap();
     assert!(daemon.runner.stopped().contains(&(id, Stop::Cancelled)), "before the answer");
     assert_eq!(daemon.runner.attempts(id), []);
+}
+
+/// A power cut right after the answer.
+#[tokio::test]
+async fn a_cancel_of_a_running_job_is_durable_when_it_is_answered() {
+    let store = Arc::new(MemoryStore::undoable(false, Arc::new(SystemClock)));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+    eventually("it runs", || (!daemon.runner.attempts(id).is_empty()).then_some(())).await;
+    daemon.engine.job_cancel(&t.tenant, id).await.unwrap();
+    store.undo_relaxed();
+    let job = store.job_get(&t.tenant, id).await.unwrap().unwrap();
+    assert_eq!(job.state, State::Cancelled);
 }
