@@ -116,7 +116,7 @@ pub(crate) enum Door {
     Bedrock,
 }
 
-/// One attempt, from outside: somebody had the job.
+/// One attempt, seen from outside: a holder had the job.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold {
     pub(crate) door: Door,

@@ -7,7 +7,7 @@
 //! | `fold` | events into the ledger |
 //! | `request` | what an answered request changes in it |
 //! | `fault` | which faults may have touched what |
-//! | `question` | what rules ask: how long somebody certainly had a job, and the like |
+//! | `question` | what rules ask: how long a holder certainly had a job, and the like |
 //! | `name` | names as numbers |
 
 mod account;

@@ -30,7 +30,7 @@ impl Ledger {
         })
     }
 
-    /// Whether the job certainly runs once unless something is wrong or somebody asks for more:
+    /// Whether the job certainly runs once unless something is wrong or a client asks for more:
     /// not one that repeats, that others have as parent, or of which nothing is known.
     pub(crate) fn runs_once(&self, account: &Account) -> bool {
         !account.is_parent && !self.may_repeat(account)
@@ -81,7 +81,7 @@ impl Ledger {
             || account.ends.iter().any(cancelled)
     }
 
-    /// Whether the job may never have entered for good: somebody had it, but a fault afterwards may
+    /// Whether the job may never have entered for good: it had a holder, but a fault afterwards may
     /// have undone the commit that made it, together with its cause.
     pub(crate) fn may_be_undone(&self, account: &Account) -> bool {
         let first = account.holds.first().map_or(u64::MAX, |hold| hold.asked.at);

@@ -79,7 +79,7 @@ impl Worker {
         match self.rng.u8(..32) {
             // Forgets it.
             0 => vec![work],
-            // Comes late: refused if somebody else has it by now.
+            // Comes late: refused if another worker has it by now.
             1 => vec![work, Act::OutliveLease, Act::Send(finish)],
             2 => vec![work, Act::Send(Operation::Release { tenant, job: id, token })],
             // Insists: the second finish is refused.

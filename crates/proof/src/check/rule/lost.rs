@@ -1,4 +1,4 @@
-//! Every job whose add was acknowledged, and every job that somebody ended with an acknowledgement,
+//! Every job whose add was acknowledged, and every job whose end was acknowledged,
 //! is in the final listing, with its tenant, type and parent. A delete that was not refused excuses
 //! its absence, `FinishJob` too (Bedrock removes what has finished), and retention if the run was
 //! longer.

@@ -1,6 +1,6 @@
 //! In a run that was drained, nothing that could run is left. Checked for jobs that run once,
 //! without a delay or a family, whose last attempt did not ask for another one, of types that are
-//! not suspended and that somebody served. A job that a worker still has is not stuck, nor one that
+//! not suspended and that was served. A job that a worker still has is not stuck, nor one that
 //! a claim whose answer was lost may have taken.
 //!
 //! Cannot see: jobs that wait for a time, for a parent or for children; types that nobody served.
