@@ -157,15 +157,23 @@ fn the_first_poke_goes_out_at_once_and_the_rest_of_a_burst_as_one() {
 #[test]
 fn pokes_that_nobody_serves_are_remembered_for_the_next_that_does() {
     let home = Home::new();
-    let master = start(&home);
+    let master = home.master(&home.master_conf().set("poke_throttle_interval", 0));
     let mut client = master.client();
     client.ok("poke", json!({"targets": ["late", "later"]}));
     let mut wrong = register(&master, "wrong", &["other"]);
     let mut right = register(&master, "right", &["late", "other"]);
     assert_eq!(obey(&mut right, "poll"), json!({"targets": ["late"]}));
     wrong.nothing_came();
-    let mut second = register(&master, "second", &["late", "later"]);
+    let mut second = register(&master, "second", &["later"]);
     assert_eq!(obey(&mut second, "poll"), json!({"targets": ["later"]}));
+    // Until the answer of the first has arrived, others that register are polled for its targets.
+    let mut tries = 0..;
+    until("what was answered is no longer told", || {
+        let unserved = format!("unserved {}", tries.next().unwrap());
+        client.ok("poke", json!({"targets": [unserved]}));
+        let mut next = register(&master, "next", &["late", "later", &unserved]);
+        obey(&mut next, "poll") == json!({"targets": [unserved]})
+    });
 }
 
 /// The original sends the poll before the worker listens for requests.
