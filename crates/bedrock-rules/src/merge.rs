@@ -77,9 +77,9 @@ fn depth(text: &str) -> usize {
 }
 
 /// A key with its quotes and a value, both as written.
-struct Member<'a> {
-    key: &'a str,
-    value: &'a str,
+pub(crate) struct Member<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) value: &'a str,
 }
 
 impl Member<'_> {
@@ -89,7 +89,7 @@ impl Member<'_> {
 }
 
 /// `None` if the text is not an object.
-fn members(text: &str) -> Option<Vec<Member<'_>>> {
+pub(crate) fn members(text: &str) -> Option<Vec<Member<'_>>> {
     if !is_object(text) {
         return None;
     }
@@ -179,7 +179,7 @@ impl Tree<'_> {
 }
 
 /// Unescapes a JSON string. One with an unpaired surrogate stays quoted.
-fn unquoted(string: &str) -> Cow<'_, str> {
+pub(crate) fn unquoted(string: &str) -> Cow<'_, str> {
     let inner = string.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'));
     match inner {
         Some(inner) if !inner.contains('\\') => Cow::Borrowed(inner),

@@ -3,7 +3,7 @@
 //! functions, and no store needs to know them.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,7 +173,7 @@ pub struct Decided {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MovedJobs {
     /// How many jobs of these types became ready.
-    pub ready: HashMap<TypeKey, u64>,
+    pub ready: BTreeMap<TypeKey, u64>,
     /// When the earliest job that was queued for later comes due.
     pub due: Option<Timestamp>,
     /// Attempts that no longer have a lease: a worker has reported, or the job was changed. If one
@@ -189,8 +189,8 @@ pub struct MovedJobs {
 
 /// A request for due jobs by name, with a pure decision on each that is found: most urgent first,
 /// then the one that has been due the longest (within one millisecond by `Extra::tie`), then by
-/// name, then by id. Suspended types give nothing; a type with a `concurrency` gives no more jobs
-/// than it allows to run.
+/// name, then by id. Suspended types give nothing, and expired jobs are skipped, as by a claim; a
+/// type with a `concurrency` gives no more jobs than it allows to run.
 #[derive(Clone)]
 pub struct Take {
     pub tenant: Tenant,
@@ -201,8 +201,9 @@ pub struct Take {
     pub hidden: bool,
     /// 1 to `BATCH_JOBS_MAX`.
     pub limit: u32,
-    /// Jobs with larger payloads are skipped. The take ends before the first job whose payload does
-    /// not fit together with those before it.
+    /// Jobs with larger payloads are skipped. The take ends before the first job that does not fit
+    /// together with those before it, each with all payloads that are shown of its family. Of the
+    /// payloads of a job's ended children, only those that fit together are shown.
     pub payload_bytes_max: u64,
     /// Called for each job in turn, for at most `limit` jobs.
     pub decide: TakeDecide,
@@ -279,9 +280,17 @@ pub struct TakenJob {
     /// Its new payload, if the take changed it.
     pub payload: Option<Bytes>,
     pub parent: Option<FullJob>,
-    /// Its ended children, at most `CHILDREN_SHOWN_MAX` of each kind.
+    /// Its ended children, at most `CHILDREN_SHOWN_MAX` of each kind. A payload that is not shown
+    /// is `Pieces`.
     pub finished: Vec<(JobId, Payload)>,
     pub cancelled: Vec<(JobId, Payload)>,
+}
+
+/// What a take may still hold: see `Take::payload_bytes_max`.
+#[derive(Debug)]
+pub struct TakeRoom {
+    bytes_left: u64,
+    is_empty: bool,
 }
 
 const A_DECISION: &str = "a decision on jobs";
@@ -314,6 +323,20 @@ impl Take {
     /// What becomes of this job; as with `Ask::decision`, an error undoes the whole take.
     pub fn decision(&self, before: &FullJob, now: Timestamp) -> Result<TakeDecision, Error> {
         Error::caught(A_DECISION, || (self.decide)(before, self.claimant, now))
+    }
+}
+
+impl TakeRoom {
+    pub fn of(take: &Take) -> TakeRoom {
+        TakeRoom { bytes_left: take.payload_bytes_max, is_empty: true }
+    }
+
+    /// Whether a job with these payloads fits; the first one always does.
+    pub fn has_place<'a>(&mut self, payloads: impl IntoIterator<Item = &'a Payload>) -> bool {
+        let bytes = payloads.into_iter().map(Payload::inline_len).sum();
+        let fits = std::mem::replace(&mut self.is_empty, false) || bytes <= self.bytes_left;
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        fits
     }
 }
 
@@ -438,8 +461,8 @@ impl fmt::Debug for Take {
 mod tests {
     use super::*;
     use crate::id::Sysid;
-    use crate::job::Lease;
     use crate::job::tests::running_job;
+    use crate::job::{Lease, Progress};
 
     const NOW: Timestamp = Timestamp(50);
 
@@ -454,7 +477,8 @@ mod tests {
     fn a_job_has_only_what_goes_with_its_state() {
         let odd = |state| {
             let extra = Extra { lent: true, ..Extra::default() };
-            Job { state, extra, payload_bytes: 9, ..job(State::Running) }
+            let progress = Some(Progress { percent: 5.0, message: String::new(), at: NOW });
+            Job { state, extra, progress, payload_bytes: 9, ..job(State::Running) }
         };
         for state in State::ALL {
             let put = Put { job: odd(state), payload: Some(Bytes::from("abc")), purge_at: None };
@@ -462,7 +486,7 @@ mod tests {
             assert_eq!(kept.lease.is_some(), state == State::Running, "{state}");
             assert_eq!(kept.extra.lent, state == State::Queued, "{state}");
             assert_eq!(kept.finished_at, state.is_ended().then_some(NOW), "{state}");
-            assert_eq!(kept.payload_bytes, 3);
+            assert_eq!((kept.payload_bytes, kept.progress), (3, None));
             let same = Put { payload: None, ..put };
             assert_eq!(same.tidied(&job(State::Queued), NOW).unwrap().payload_bytes, 0);
         }
@@ -471,6 +495,72 @@ mod tests {
         assert!(matches!(put(unleased).tidied(&job(State::Queued), NOW), Err(Error::Internal(_))));
         let stolen = Job { key: TypeKey::new("globex", "t").unwrap(), ..job(State::Queued) };
         assert!(matches!(put(stolen).tidied(&job(State::Queued), NOW), Err(Error::Conflict(_))));
+    }
+
+    #[test]
+    fn a_job_that_is_set_to_running_starts_now_unless_it_has_started() {
+        let started = |state, started_at| {
+            let job = Job { started_at, ..job(state) };
+            let put = Put { job, payload: None, purge_at: None };
+            put.tidied(&self::job(State::Queued), NOW).unwrap().started_at
+        };
+        assert_eq!(started(State::Running, None), Some(NOW));
+        assert_eq!(started(State::Running, Some(Timestamp(7))), Some(Timestamp(7)));
+        assert_eq!(started(State::Failed, Some(Timestamp(7))), Some(Timestamp(7)));
+        assert_eq!(started(State::Queued, None), None);
+    }
+
+    #[test]
+    fn a_put_never_moves_a_job_to_another_id() {
+        let other = Job { id: JobId::new(9).unwrap(), ..job(State::Queued) };
+        let put = Put { job: other, payload: None, purge_at: None };
+        let before = job(State::Queued);
+        assert_eq!(put.tidied(&before, NOW).unwrap().id, before.id);
+    }
+
+    #[test]
+    fn a_job_with_children_keeps_them() {
+        let kept = |before, after| {
+            let with = |children| Job { children, ..job(State::Queued) };
+            let put = Put { job: with(after), payload: None, purge_at: None };
+            put.tidied(&with(before), NOW).unwrap().children
+        };
+        assert!(kept(true, false) && kept(false, true) && !kept(false, false));
+    }
+
+    #[test]
+    fn children_of_each_state_are_noted() {
+        for state in State::ALL {
+            let mut children = Children::default();
+            assert!(!children.any() && !children.pending());
+            children.note(state);
+            assert!(children.any(), "{state}");
+            assert_eq!(children.pending(), !state.is_ended(), "{state}");
+            let expected = Children {
+                active: matches!(state, State::Queued | State::Running),
+                paused: state == State::Paused,
+                failed: state == State::Failed,
+                finished: state == State::Finished,
+                cancelled: state == State::Cancelled,
+            };
+            assert_eq!(children, expected, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_enters_is_ready_due_later_or_paused() {
+        let entered = |run_at, paused| {
+            let new = running_job(1, Timestamp(40));
+            let payload = Payload::Inline(Bytes::new());
+            let new = NewJob { paused, run_at, ..NewJob::new(new.id, new.key, payload, NOW) };
+            let mut moved = MovedJobs::default();
+            moved.note_entered(&new, NOW);
+            assert_eq!(moved.entered, [(new.id, new.key)]);
+            (moved.ready.values().sum::<u64>(), moved.due)
+        };
+        assert_eq!(entered(NOW, false), (1, None));
+        assert_eq!(entered(Timestamp(60), false), (0, Some(Timestamp(60))));
+        assert_eq!(entered(NOW, true), (0, None));
     }
 
     #[test]

@@ -130,8 +130,9 @@ pub fn is_waited_for(parent: Option<&Job>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::JobId;
+    use crate::id::{JobId, Sysid};
     use crate::job::tests::running_job;
+    use crate::job::{Lease, Token};
     use crate::name::TypeName;
 
     const PENDING: Children =
@@ -185,7 +186,11 @@ mod tests {
 
     #[test]
     fn a_parent_waits_only_while_children_are_pending() {
-        let job = parent(State::Running);
+        let mut job = parent(State::Running);
+        (job.extra.lent, job.extra.order_key) = (true, 5);
+        let expires_at = Timestamp(9999);
+        job.lease =
+            Some(Lease { owner: Sysid::FIRST, token: Token(1), expires_at, on_beat: false });
         let ended = Children { failed: true, finished: true, cancelled: true, ..PENDING };
         let ended = Children { paused: false, ..ended };
         assert_eq!(wait_for_children(&job, ended), None);
@@ -194,6 +199,7 @@ mod tests {
         assert_eq!((put.job.state, put.job.run_at), (State::Paused, Timestamp(5000)));
         assert_eq!((put.job.attempt, put.job.lease), (0, None));
         assert_eq!(put.job.extra.run_at_text.as_deref(), Some("1970-01-01 00:00:05"));
+        assert_eq!((put.job.extra.lent, put.job.extra.order_key), (false, -1));
         let free = Edit::Children { parent: job.id, from: State::Paused, to: ChildMove::Queue };
         assert_eq!(edits[1], free);
     }
@@ -202,9 +208,20 @@ mod tests {
     fn the_last_child_wakes_a_paused_parent_and_no_other() {
         for state in State::ALL {
             let woken = after_child(&parent(state), Children::default());
-            assert_eq!(woken.is_some(), state == State::Paused, "{state}");
+            let woken = woken.map(|edit| match edit {
+                Edit::Put(put) => put.job.state,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(woken, (state == State::Paused).then_some(State::Queued), "{state}");
             assert_eq!(after_child(&parent(state), PENDING), None, "{state}");
         }
+    }
+
+    #[test]
+    fn a_parent_waits_unless_it_has_ended_for_good() {
+        let waits = |state| is_waited_for(Some(&parent(state)));
+        assert_eq!(State::ALL.map(waits), [true, true, true, false, true, false]);
+        assert!(!is_waited_for(None));
     }
 
     #[test]

@@ -170,6 +170,14 @@ impl Payload {
         self.len() == 0
     }
 
+    /// What it takes in memory.
+    pub fn inline_len(&self) -> u64 {
+        match self {
+            Payload::Inline(bytes) => bytes.len() as u64,
+            Payload::Pieces { .. } => 0,
+        }
+    }
+
     pub fn is_in_pieces(&self) -> bool {
         matches!(self, Payload::Pieces { .. })
     }

@@ -26,6 +26,7 @@
 //! | `sync` | locks that a panic does not poison |
 //! | `limit` | every bound of the domain, by name |
 //! | `range` | ranges of numbers: checked where they enter, clamped where they are read |
+//! | `fuzz` | rules that any text keeps, for the fuzzer and the tests |
 //!
 //! Nothing here does I/O, reads a clock or the environment, or knows a wire format.
 
@@ -34,6 +35,8 @@ pub mod calendar;
 mod cron;
 pub mod edit;
 pub mod family;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod glob;
 pub mod handler;
 pub mod id;

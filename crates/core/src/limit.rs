@@ -74,6 +74,9 @@ const MS: Duration = Duration::from_millis(1);
 
 /// `limit` of a claim: jobs that a pulling worker gets at once.
 pub const PULL_JOBS: Range<u32> = Range::new(1, 1000);
+/// Inline payloads that a pulling worker gets at once, except for the last job: what an answer has
+/// room for.
+pub const PULL_PAYLOAD_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 // What clients may set for a type or a handler.
 

@@ -103,12 +103,32 @@ impl Json {
 mod tests {
     use super::*;
 
+    /// Stores and clients have these names.
+    #[test]
+    fn codes_have_names_and_two_of_them_end_a_job() {
+        let names = ["ok", "failed", "retry", "error"];
+        assert_eq!(Code::ALL.map(|code| code.to_string()), names);
+        assert_eq!(names.map(Code::from_name), Code::ALL.map(Some));
+        assert_eq!(Code::from_name("OK"), None);
+        assert_eq!(Code::ALL.map(Code::ends_job), [true, true, false, false]);
+    }
+
+    #[test]
+    fn a_result_is_kept_as_it_was_written() {
+        let text = r#"{"b": 1.50, "a": [ ]}"#;
+        assert_eq!(Json::parse(text.to_owned()).unwrap().as_str(), text);
+        for text in ["", "{", "1 2"] {
+            assert!(Json::parse(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
     #[test]
     fn s0_32_a_status_falls_into_one_of_four_codes() {
         let cases = [(100, Code::Retry), (199, Code::Retry), (200, Code::Ok), (299, Code::Ok)];
         let more = [(300, Code::Error), (399, Code::Error), (400, Code::Failed)];
         for (number, code) in cases.into_iter().chain(more).chain([(500, Code::Error)]) {
-            assert_eq!(Status::new(number).unwrap().code(), code, "{number}");
+            let status = Status::new(number).unwrap();
+            assert_eq!((i64::from(status.get()), status.code()), (number, code));
         }
         for number in [-1, 0, 99, 600, 70_000] {
             assert_eq!(Status::new(number), None, "{number}");

@@ -35,10 +35,12 @@ impl Repeat {
         match after_cron(text) {
             None => Repeat::parse_bedrock(text),
             Some(pattern) => {
-                bounded(text)?;
                 let pattern = pattern.trim();
+                let stored = format!("{CRON} {pattern}");
+                // The stored form is read again, and may be longer than the text.
+                bounded(&stored)?;
                 Cron::parse(pattern).and_then(Cron::ever).map_err(invalid)?;
-                Ok(Repeat(format!("{CRON} {pattern}").into()))
+                Ok(Repeat(stored.into()))
             }
         }
     }
@@ -271,6 +273,17 @@ mod tests {
         assert_eq!(next("SCHEDULED, +1 DAY", "tomorrow", now), "none");
     }
 
+    /// A cron repeat of this length, which its stored form exceeds by a space.
+    fn without_space(bytes: usize) -> String {
+        let rest = " * * * *";
+        let minutes = bytes - CRON.len() - rest.len();
+        format!("{CRON}{:0>minutes$}{rest}", 0)
+    }
+
+    fn with_space(bytes: usize) -> String {
+        without_space(bytes).replacen(CRON, "cron: ", 1)
+    }
+
     #[test]
     fn the_stored_form() {
         for (text, stored) in [
@@ -279,9 +292,10 @@ mod tests {
             ("scheduled,+1 day,,  start of hour", "SCHEDULED,+1 DAY,,  START OF HOUR"),
             ("cron: 0 9 * * mon-fri Europe/Berlin", "cron: 0 9 * * mon-fri Europe/Berlin"),
             ("  CRON:*/5 * * * *  ", "cron: */5 * * * *"),
+            (&without_space(REPEAT_BYTES_MAX - 1), &with_space(REPEAT_BYTES_MAX - 1)),
         ] {
             let repeat = Repeat::parse(text).unwrap();
-            assert_eq!(repeat.as_str(), stored);
+            assert_eq!((repeat.as_str(), repeat.to_string().as_str()), (stored, stored));
             assert_eq!(Repeat::parse(stored), Ok(repeat));
         }
     }
@@ -320,6 +334,7 @@ mod tests {
             ("FINISHED, +1 DAY, WEEKDAY 7", "'WEEKDAY 7' is not"),
             ("crön: x", "HOURLY"),
             (&long, "at most 1024 bytes"),
+            (&without_space(REPEAT_BYTES_MAX), "at most 1024 bytes"),
         ] {
             let invalid = Repeat::parse(text).unwrap_err();
             assert_eq!(invalid.field, "repeat", "{text}");

@@ -239,9 +239,13 @@ mod tests {
     #[test]
     fn a_retry_that_would_come_after_the_expiry_is_not_made() {
         let mut job = running_job(1, NOW);
-        job.expires_at = Some(NOW + Duration::from_secs(5));
-        let decided = after_attempt(&job, Status::RETRY, &policy(), NOW, MIDDLE);
-        assert_eq!(decided, (Verdict::End(Ending::Failed), Some(Exhausted::Expired)));
+        for (expires_ms, retried) in [(5000, false), (10_000, false), (10_001, true)] {
+            job.expires_at = Some(NOW + Duration::from_millis(expires_ms));
+            let decided = after_attempt(&job, Status::RETRY, &policy(), NOW, MIDDLE);
+            let ended = (Verdict::End(Ending::Failed), Some(Exhausted::Expired));
+            let again = (Verdict::Again { after: Duration::from_secs(10) }, None);
+            assert_eq!(decided, if retried { again } else { ended }, "{expires_ms}");
+        }
     }
 
     #[test]
@@ -298,5 +302,8 @@ mod tests {
         let ended = Verdict::End(Ending::Finished);
         assert_eq!(after_attempt(&job, Status::OK, &policy(), NOW, MIDDLE).0, ended);
         assert_eq!(stop(&job, Stop::Expired), Verdict::End(Ending::Failed));
+        job.expires_at = Some(NOW + Duration::from_millis(90_001));
+        let once_more = Verdict::Repeat { run_at: NOW + Duration::from_secs(90) };
+        assert_eq!(after_attempt(&job, Status::OK, &policy(), NOW, MIDDLE).0, once_more);
     }
 }

@@ -148,6 +148,40 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_allowed_beside_the_table() {
+        use State::{Cancelled, Failed, Finished, Paused, Queued, Running};
+        let allowed = [
+            (Event::Claim, vec![(Queued, Running)]),
+            (Event::End(Ending::Finished), vec![(Running, Finished)]),
+            (Event::End(Ending::Failed), vec![(Running, Failed)]),
+            (Event::End(Ending::Cancelled), vec![(Running, Cancelled)]),
+            (Event::Again, vec![(Running, Queued)]),
+            (Event::Release, vec![(Running, Queued)]),
+            (Event::Pause, vec![(Running, Paused)]),
+            (Event::Resume, vec![(Paused, Queued)]),
+            (Event::Cancel, [Queued, Running, Paused].map(|state| (state, Cancelled)).to_vec()),
+            (Event::GiveUp, [Queued, Paused].map(|state| (state, Failed)).to_vec()),
+            (Event::Rerun, [Finished, Failed, Cancelled].map(|state| (state, Queued)).to_vec()),
+        ];
+        for (event, changes) in allowed {
+            for state in State::ALL {
+                let change = changes.iter().find(|(from, _)| *from == state);
+                assert_eq!(next(state, event), change.map(|(_, to)| *to), "{state} {event:?}");
+            }
+        }
+    }
+
+    /// Stores and clients have these names.
+    #[test]
+    fn states_have_names() {
+        let names = ["queued", "running", "paused", "finished", "failed", "cancelled"];
+        assert_eq!(State::ALL.map(State::as_str), names);
+        assert_eq!(names.map(State::from_name), State::ALL.map(Some));
+        assert_eq!(State::from_name("Queued"), None);
+        assert_eq!(State::Paused.to_string(), "paused");
+    }
+
+    #[test]
     fn only_a_queued_job_is_claimed_and_only_a_running_one_is_settled() {
         for state in State::ALL {
             assert_eq!(next(state, Event::Claim).is_some(), state == State::Queued);

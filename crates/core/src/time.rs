@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::calendar::LAST_S;
+use crate::calendar::{FIRST_S, LAST_S};
 use crate::limit::DURATION_MAX;
 
 /// A point in time, in milliseconds since the Unix epoch.
@@ -206,11 +206,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads RFC 3339 with any offset; fractions of a millisecond are dropped.
+/// Reads RFC 3339 with any offset, from the year 0000 on; fractions of a millisecond are dropped.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
-    let refuse = |_| format!("'{text}' is not a time as in 2026-11-15T20:00:00Z or …+01:00");
-    let time: jiff::Timestamp = text.parse().map_err(refuse)?;
-    Ok(Timestamp(time.as_millisecond()))
+    // The crate also reads years with a sign, and those at the end of its range wrongly.
+    let has_four_digits = text.starts_with(|first: char| first.is_ascii_digit());
+    let time: Option<jiff::Timestamp> = has_four_digits.then(|| text.parse().ok()).flatten();
+    let time = time.filter(|time| time.as_second() >= FIRST_S);
+    let refuse = || format!("'{text}' is not a time as in 2026-11-15T20:00:00Z or …+01:00");
+    Ok(Timestamp(time.ok_or_else(refuse)?.as_millisecond()))
 }
 
 /// Writes RFC 3339 in UTC, with milliseconds.
@@ -241,6 +244,16 @@ mod tests {
             assert_eq!(format_duration(parse_duration(text).unwrap()), text);
         }
         assert_eq!(format_duration(parse_duration("60s").unwrap()), "1m");
+    }
+
+    #[test]
+    fn times_have_years_of_four_digits() {
+        assert_eq!(parse_time("0000-01-01T00:00:00Z"), Ok(Timestamp(FIRST_S * 1000)));
+        let early = ["0000-01-01T00:00:00+00:01", "-000001-01-01T00:00:00Z"];
+        let at_the_end_of_the_range = "-009999-01-02T01:59:58.999Z";
+        for text in early.into_iter().chain([at_the_end_of_the_range, "+002027-01-15T08:00:00Z"]) {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use windlass_core::Sysid;
+use windlass_journal::RealDisk;
 
 use crate::ingest::adopt::journals_in;
 use crate::ingest::place;
@@ -41,7 +42,7 @@ pub const PLACE: &str = place::FILE_NAME;
 /// The segments of all journals, relative to the data directory. To be copied first, as
 /// `windlass_journal::segment_names` says.
 pub fn segments(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let journals = match journals_in(data_dir.join(JOURNAL_DIR)) {
+    let journals = match journals_in(&RealDisk, &data_dir.join(JOURNAL_DIR)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         journals => journals?,
     };

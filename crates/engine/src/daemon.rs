@@ -5,12 +5,14 @@ use std::time::Duration;
 use windlass_core::store::{JournalId, SysidGrant};
 use windlass_core::{Clock, Sysid, Timestamp};
 
+use crate::claim::abandoned::Abandoned;
 use crate::claim::token::Tokens;
 use crate::house::contact::Contact;
 
 pub(crate) struct Daemon {
     pub grant: SysidGrant,
     pub tokens: Tokens,
+    pub abandoned: Abandoned,
     pub contact: Contact,
     pub started_at: Timestamp,
     /// Identifies the data directory: see `JournalId`.
@@ -22,6 +24,7 @@ impl Daemon {
         Daemon {
             grant,
             tokens: Tokens::new(grant.boot),
+            abandoned: Abandoned::default(),
             contact: Contact::new(lease, grant.sysid, clock.steady()),
             started_at: clock.now(),
             place,

@@ -2,23 +2,50 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use windlass_core::sync::panic_text;
 
 use crate::error::Error;
 
+/// Room for work whose caller may be gone: connections do not bound it. Beyond that, callers wait
+/// before their work begins.
+const ROOM_BYTES: usize = 256 * 1024 * 1024;
+/// What any such work takes beside the data that its caller counts: the work itself, and the rest
+/// of a small body, of which payloads may be slices.
+const WORK_BYTES: usize = 64 * 1024;
+
+/// Memory for work that is carried to its end.
+pub(crate) struct Room(Arc<Semaphore>);
+
+impl Default for Room {
+    fn default() -> Room {
+        Room(Arc::new(Semaphore::new(ROOM_BYTES)))
+    }
+}
+
+impl Room {
+    /// Waits for room for work with this much data. The work holds it until its end.
+    pub(crate) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = bytes.saturating_add(WORK_BYTES).min(ROOM_BYTES);
+        self.0.clone().acquire_many_owned(bytes as u32).await.ok()
+    }
+}
+
 /// Carries work that has begun to its end. The caller's own task does it; if the caller is dropped
 /// in between, a new task does the rest.
-pub(crate) async fn to_its_end<T: 'static>(
+pub(crate) fn to_its_end<T: 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Error> {
-    ToItsEnd { rest: Some(Box::pin(work)) }.await
+) -> ToItsEnd<T> {
+    ToItsEnd { rest: Some(Box::pin(work)) }
 }
 
 type Work<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-struct ToItsEnd<T: 'static> {
+pub(crate) struct ToItsEnd<T: 'static> {
     /// `None` after the end, also if that was a panic.
     rest: Option<Work<T>>,
 }
@@ -54,9 +81,8 @@ impl<T> Drop for ToItsEnd<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tokio::sync::{Semaphore, oneshot};
+    use futures_util::FutureExt;
+    use tokio::sync::oneshot;
 
     use super::*;
 
@@ -72,6 +98,18 @@ mod tests {
         drop(work);
         go.add_permits(1);
         assert_eq!(seen.await, Ok(7));
+    }
+
+    #[test]
+    fn work_is_bounded_in_number_and_in_bytes() {
+        for (bytes, works) in [(0, 4096), (64 * 1024 * 1024, 3), (usize::MAX, 1)] {
+            let room = Room::default();
+            let take = || room.take(bytes).now_or_never();
+            let mut held: Vec<_> = std::iter::from_fn(take).take(works + 1).collect();
+            assert_eq!(held.len(), works, "{bytes}");
+            held.pop();
+            assert!(take().is_some(), "{bytes}");
+        }
     }
 
     #[tokio::test]

@@ -55,8 +55,9 @@ impl Engine {
     /// Returns when the engine cannot continue, with the reason.
     pub async fn failed(&self) -> String {
         let mut failure = self.shared().health.failure.subscribe();
-        match failure.wait_for(Option::is_some).await {
-            Ok(why) => why.clone().unwrap_or_default(),
+        let failed = failure.wait_for(Option::is_some).await.map(|why| why.clone());
+        match failed {
+            Ok(why) => why.unwrap_or_default(),
             Err(_) => std::future::pending().await,
         }
     }
@@ -65,13 +66,24 @@ impl Engine {
         &self.running.shared
     }
 
-    /// For changes: what follows one is not left out because the caller disconnected.
-    async fn to_its_end<T, F>(&self, change: impl FnOnce(Arc<Shared>) -> F) -> Result<T, Error>
+    /// For changes: what follows one is not left out because the caller disconnected. `bytes` is
+    /// the size of its data.
+    async fn to_its_end<T, F>(
+        &self,
+        bytes: usize,
+        change: impl FnOnce(Arc<Shared>) -> F,
+    ) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        detach::to_its_end(change(self.shared().clone())).await
+        let room = self.shared().change_room.take(bytes).await;
+        let change = change(self.shared().clone());
+        detach::to_its_end(async move {
+            let _room = room;
+            change.await
+        })
+        .await
     }
 
     // ---- jobs ------------------------------------------------------------------------------
@@ -132,19 +144,19 @@ impl Engine {
     /// If the job runs in this daemon, it is stopped with all its processes before this returns.
     pub async fn job_cancel(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
         let tenant = tenant.clone();
-        self.to_its_end(move |shared| async move { change::cancel(&shared, &tenant, id).await })
+        self.to_its_end(0, move |shared| async move { change::cancel(&shared, &tenant, id).await })
             .await
     }
 
     pub async fn job_retry(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
         let tenant = tenant.clone();
-        self.to_its_end(move |shared| async move { change::retry(&shared, &tenant, id).await })
+        self.to_its_end(0, move |shared| async move { change::retry(&shared, &tenant, id).await })
             .await
     }
 
     pub async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
         let tenant = tenant.clone();
-        self.to_its_end(move |shared| async move { change::delete(&shared, &tenant, id).await })
+        self.to_its_end(0, move |shared| async move { change::delete(&shared, &tenant, id).await })
             .await
     }
 
@@ -155,9 +167,9 @@ impl Engine {
         limit: usize,
     ) -> Result<u64, Error> {
         let key = key.clone();
-        self.to_its_end(
-            move |shared| async move { change::requeue(&shared, &key, state, limit).await },
-        )
+        self.to_its_end(0, move |shared| async move {
+            change::requeue(&shared, &key, state, limit).await
+        })
         .await
     }
 
@@ -165,8 +177,13 @@ impl Engine {
 
     pub async fn handler_set(&self, key: &TypeKey, spec: HandlerSpec) -> Result<HandlerId, Error> {
         let key = key.clone();
-        self.to_its_end(move |shared| async move { change::handler_set(&shared, &key, spec).await })
-            .await
+        let HandlerSpec { body, before, before_each, after_each, .. } = &spec;
+        let scripts = [before, before_each, after_each].into_iter().flatten().chain([body]);
+        let bytes = scripts.map(String::len).sum();
+        self.to_its_end(bytes, move |shared| async move {
+            change::handler_set(&shared, &key, spec).await
+        })
+        .await
     }
 
     pub async fn handler_get(
@@ -185,7 +202,7 @@ impl Engine {
     /// Running jobs continue; queued ones wait for a new handler.
     pub async fn handler_delete(&self, key: &TypeKey) -> Result<(), Error> {
         let key = key.clone();
-        self.to_its_end(move |shared| async move { change::handler_delete(&shared, &key).await })
+        self.to_its_end(0, move |shared| async move { change::handler_delete(&shared, &key).await })
             .await
     }
 
@@ -196,6 +213,7 @@ impl Engine {
     pub async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
         let key = key.clone();
         self.to_its_end(
+            0,
             move |shared| async move { change::suspend(&shared, &key, suspended).await },
         )
         .await
@@ -207,9 +225,9 @@ impl Engine {
         settings: TypeSettings,
     ) -> Result<(), Error> {
         let key = key.clone();
-        self.to_its_end(
-            move |shared| async move { change::settings_put(&shared, &key, settings).await },
-        )
+        self.to_its_end(0, move |shared| async move {
+            change::settings_put(&shared, &key, settings).await
+        })
         .await
     }
 
@@ -234,12 +252,17 @@ impl Engine {
     }
 
     pub async fn finish(&self, finish: PullFinish) -> Result<(), Error> {
-        self.to_its_end(move |shared| async move { worker::finish(&shared, finish).await }).await
+        let bytes = finish.data.as_ref().map_or(0, |data| data.as_str().len());
+        self.to_its_end(bytes, move |shared| async move { worker::finish(&shared, finish).await })
+            .await
     }
 
     pub async fn release(&self, lease: LeaseRef, delay: Duration) -> Result<(), Error> {
-        self.to_its_end(move |shared| async move { worker::release(&shared, lease, delay).await })
-            .await
+        self.to_its_end(
+            0,
+            move |shared| async move { worker::release(&shared, lease, delay).await },
+        )
+        .await
     }
 
     pub async fn progress(

@@ -25,7 +25,13 @@ pub enum Error {
     Internal(String),
 }
 
-/// The journal could not make the jobs durable: nothing was accepted.
+/// The journal failed at something else than accepting jobs.
+pub(crate) fn journal_error(error: windlass_journal::Error) -> Error {
+    Error::Unavailable(error.to_string())
+}
+
+/// The journal could not make the jobs durable. They do not run, unless a sync has failed and the
+/// machine stops before the next one: then they may be on the disk all the same.
 pub(crate) fn storage_error(error: windlass_journal::Error) -> Error {
     Error::Unavailable(format!("the job was not accepted: {error}"))
 }

@@ -1,6 +1,7 @@
 //! What follows a change of the store: log lines, metrics, stopped attempts, and announcements to
 //! waiting requests, the scheduler, the dispatcher and waiting workers. Whatever part of the engine
-//! made the change, its effects are handled here (those of ingest in `ingest::arrival`).
+//! made the change, its effects are handled here (those of ingest in `ingest::arrival`, and
+//! of jobs that are handed back in `claim::pull`).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub(crate) fn announce_added(shared: &Shared, moved: &MovedJobs, took: Duration)
 }
 
 /// Like `announce`, and counts jobs that entered with settlements.
-pub(crate) fn announce_emitted(shared: &Shared, moved: &MovedJobs) {
+pub(crate) fn announce_settled(shared: &Shared, moved: &MovedJobs) {
     for (key, jobs) in entered_by_type(moved) {
         shared.metrics.followed(key, jobs);
     }

@@ -53,3 +53,4 @@ pub use ask::read::PayloadReader;
 pub use engine::Engine;
 pub use error::Error;
 pub use options::{Fairness, Options, Parts};
+pub use windlass_journal::RealDisk;

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::{Clock, RetryPolicy, Runner, Store, Sysid, Tenant};
+use windlass_journal::Disk;
 
 /// The concrete parts behind core's traits; the binary chooses them.
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub runner: Arc<dyn Runner>,
     pub clock: Arc<dyn Clock>,
+    /// What the data directory is on.
+    pub disk: Arc<dyn Disk>,
 }
 
 /// How picks are distributed.

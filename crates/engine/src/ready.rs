@@ -20,7 +20,7 @@ pub(crate) struct ReadySignals {
     /// The dispatcher's next pass starts with a look at the store.
     pub look_wanted: AtomicBool,
     /// A claim hit a type's concurrency limit: look again when a job ends.
-    pub limit_hit: AtomicBool,
+    limit_hit: AtomicBool,
     /// When the earliest known deferred job comes due.
     pub next_due: watch::Sender<Option<Timestamp>>,
 }
@@ -63,6 +63,12 @@ impl ReadySignals {
         }
         self.waitlist.wake(startable);
         self.dispatch_wake.notify_one();
+    }
+
+    /// A claim found a type at its limit. True if that was not known: room that came before is not
+    /// announced, so the caller looks again.
+    pub(crate) fn set_limit_hit(&self) -> bool {
+        !self.limit_hit.swap(true, Ordering::SeqCst)
     }
 
     /// A job of this type no longer runs: if a limit held others back, one of them may run now.

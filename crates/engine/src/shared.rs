@@ -9,12 +9,14 @@ use tokio::sync::mpsc;
 use windlass_core::store::SysidGrant;
 use windlass_core::sync::lock;
 use windlass_core::{JobId, Runner, Store, Timestamp};
-use windlass_journal::Journal;
+use windlass_journal::{Disk, Journal};
 
 use crate::accept::idempotency::Idempotencies;
 use crate::ask::waiter::Waiters;
 use crate::claim::cursor::Cursors;
+use crate::claim::room::ClaimRoom;
 use crate::daemon::Daemon;
+use crate::detach::Room;
 use crate::dispatch::catalogue::Catalogue;
 use crate::dispatch::running::RunningTable;
 use crate::house::clock::DaemonClock;
@@ -32,6 +34,7 @@ pub(crate) struct Shared {
     pub runner: Arc<dyn Runner>,
     pub clock: DaemonClock,
     pub journal: Journal,
+    pub disk: Arc<dyn Disk>,
     pub options: Options,
     pub metrics: Arc<Metrics>,
     pub health: Arc<Health>,
@@ -41,9 +44,16 @@ pub(crate) struct Shared {
     pub settle: SettleQueue,
     pub catalogue: Catalogue,
     pub idempotencies: Idempotencies,
+    /// For adds with a key, which do not wait long for the store.
+    pub keyed_room: Room,
+    /// For other changes, which last as long as the store takes.
+    pub change_room: Room,
+    /// For claims and takes while they look for jobs, not while they wait for them.
+    pub look_room: Room,
     pub running: RunningTable,
     /// Requests waiting for a job to change.
     pub job_waiters: Waiters<JobId>,
+    pub claim_room: ClaimRoom,
     /// Where the next claim with very many types continues.
     pub cursors: Cursors,
     /// Leases to be kept for ever.
@@ -82,13 +92,18 @@ impl Shared {
             store: parts.store,
             runner: parts.runner,
             journal,
+            disk: parts.disk,
             health: Arc::new(Health::new(metrics.clone(), parts.clock.clone())),
             metrics,
             clock: DaemonClock::new(parts.clock),
             catalogue: Catalogue::default(),
             idempotencies: Idempotencies::default(),
+            keyed_room: Room::default(),
+            change_room: Room::default(),
+            look_room: Room::default(),
             running: RunningTable::default(),
             job_waiters: Waiters::default(),
+            claim_room: ClaimRoom::default(),
             cursors: Cursors::default(),
             keep_queue: KeepQueue::default(),
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use windlass_core::runner::Stop;
 use windlass_core::store::{JournalId, SysidGrant, SysidReserve};
 use windlass_core::{JobId, Sysid};
-use windlass_journal::Journal;
+use windlass_journal::{Disk, Journal};
 
 use crate::backup::{JOURNAL_DIR, PAYLOAD_DIR};
 use crate::dispatch::Dispatch;
@@ -94,14 +94,14 @@ async fn open_journal(
     sysid: Sysid,
 ) -> Result<Opened, Error> {
     let fresh = fastrand::Rng::with_seed(options.seed).u64(..);
-    let place = place::of(&options.data_dir, fresh).map_err(|error| {
+    let place = place::of(&*parts.disk, &options.data_dir, fresh).map_err(|error| {
         Error::Unavailable(format!("cannot use {}: {error}", options.data_dir.display()))
     })?;
     for _ in 0..LOCK_TRIES_MAX {
         let id = JournalId::new(place, sysid);
         let position = parts.store.journal_position(id).await.map_err(store_error)?;
         let newest = parts.store.id_newest().await.map_err(store_error)?;
-        let journal_options = journal_options(options, metrics, sysid);
+        let journal_options = journal_options(&parts.disk, options, metrics, sysid);
         match Journal::open(journal_options, parts.clock.clone(), newest, position) {
             Ok(journal) => return Ok(Opened { journal, place, position }),
             Err(windlass_journal::Error::Locked(_)) => tokio::time::sleep(LOCK_PAUSE).await,
@@ -112,12 +112,14 @@ async fn open_journal(
 }
 
 pub(crate) fn journal_options(
+    disk: &Arc<dyn Disk>,
     options: &Options,
     metrics: &Arc<Metrics>,
     sysid: Sysid,
 ) -> windlass_journal::Options {
     let metrics = metrics.clone();
     windlass_journal::Options {
+        disk: disk.clone(),
         dir: options.data_dir.join(JOURNAL_DIR).join(sysid.to_string()),
         spool_dir: options.data_dir.join(PAYLOAD_DIR),
         sysid,
@@ -162,7 +164,7 @@ fn spawn_services(
     starters.spawn(clock, quiet(), stop_starters.clone());
     let adopted = watch::Sender::new(false);
     let looked = adopted.clone();
-    let adopt = Adopt { shared: shared.clone(), stop: stop_starters.clone(), looked };
+    let adopt = Adopt::new(shared.clone(), stop_starters.clone(), looked);
     starters.spawn(adopt, quiet(), stop_starters.clone());
     if shared.store.capabilities().wakes {
         let listen = Listen { shared: shared.clone(), stop: stop_starters.clone() };

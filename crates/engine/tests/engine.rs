@@ -1,6 +1,11 @@
 //! The engine on the reference store, with a runner that does what the payload says.
 
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test's own helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    unreachable_pub,
+    reason = "a test's own helpers"
+)]
 
 #[path = "engine/adopt.rs"]
 mod adopt;
@@ -19,10 +24,14 @@ mod family;
 mod forget;
 #[path = "engine/glut.rs"]
 mod glut;
+#[path = "engine/gone.rs"]
+mod gone;
 #[path = "engine/ingest.rs"]
 mod ingest;
 #[path = "engine/keyed.rs"]
 mod keyed;
+#[path = "engine/nth.rs"]
+mod nth;
 #[path = "engine/result.rs"]
 mod result;
 #[path = "engine/service.rs"]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use windlass_core::time::SystemClock;
 use windlass_core::{AddOptions, Sysid, TypeKey};
-use windlass_journal::{AddPayload, Entry, Journal, Options};
+use windlass_journal::{AddPayload, Entry, Journal, Options, RealDisk};
 
 const LINES: usize = 1000;
 const LINE_BYTES: usize = 200;
@@ -48,6 +48,7 @@ async fn measure(root: &Path) -> Result<(), Failure> {
 
 fn open(dir: &Path, syncs: Arc<std::sync::atomic::AtomicU64>) -> Result<Journal, Failure> {
     let options = Options {
+        disk: Arc::new(RealDisk),
         dir: dir.join("journal"),
         spool_dir: dir.join("payload"),
         sysid: Sysid::new(1).ok_or("1 is a sysid")?,

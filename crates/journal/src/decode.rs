@@ -10,6 +10,7 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use windlass_core::add::Expiry;
 use windlass_core::store::IdempotencyKey;
+use windlass_core::time::parse_time;
 use windlass_core::{AddOptions, JobId, NewJob, Payload, Priority, Timestamp, TypeKey, TypeName};
 
 use crate::chunk::FrameState;
@@ -106,8 +107,7 @@ impl<'a> Decoder<'a> {
         let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
         match name {
             "#:Batch" => {
-                let date: jiff::Timestamp = attribute(rest, "date")?.parse().ok()?;
-                let created_at = Timestamp(date.as_millisecond());
+                let created_at = parse_time(attribute(rest, "date")?).ok()?;
                 self.state = FrameState { created_at, ..FrameState::default() };
             }
             "#:EndBatch" => (self.state.options, self.state.note) = Default::default(),

@@ -1,4 +1,5 @@
-//! Every call to the file system, behind one small trait, so that tests can make any of them fail.
+//! Every call to the file system, behind one small trait, so that tests can make any of them fail
+//! and a simulation can stand in for the machine.
 
 use std::any::Any;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -7,10 +8,17 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Keeps a directory locked until it is dropped or its process ends.
-pub(crate) type Lock = Box<dyn Any + Send + Sync>;
+use tokio::task::JoinError;
 
-pub(crate) trait Disk: Send + Sync + 'static {
+/// Keeps a directory locked until it is dropped or its process ends.
+pub type Lock = Box<dyn Any + Send + Sync>;
+
+pub trait Disk: Send + Sync + 'static {
+    /// Whether its calls may block, so that they belong on threads of their own. If they never do,
+    /// everything runs on the caller's thread, in an order that only the caller decides.
+    fn blocks(&self) -> bool {
+        true
+    }
     fn is_dir(&self, dir: &Path) -> bool;
     /// Creates one directory in an existing parent; an existing directory is not an error. Syncing
     /// the parent makes it durable.
@@ -20,12 +28,18 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn lock(&self, dir: &Path) -> io::Result<Option<Lock>>;
     /// Names and sizes of the files in a directory; none if it does not exist.
     fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>>;
+    /// Names of the directories in a directory, and of what cannot be looked at.
+    fn dirs(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// The length of a file.
+    fn bytes(&self, path: &Path) -> io::Result<u64>;
     /// A new file; it is an error if it exists.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// An existing file, for writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Exactly `bytes` bytes from `offset`.
     fn read(&self, path: &Path, offset: u64, bytes: usize) -> io::Result<Vec<u8>>;
+    /// Gives a file a second name in the same directory; `AlreadyExists` if it is taken.
+    fn link(&self, path: &Path, name: &Path) -> io::Result<()>;
     /// A missing file is not an error.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Removes the lock and the directory, which must contain nothing else. Only the owner of the
@@ -35,7 +49,7 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 }
 
-pub(crate) trait DiskFile: Send + Sync + 'static {
+pub trait DiskFile: Send + Sync + 'static {
     /// Writes all of `bytes`; after an error, any part of them may be written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Content and length are durable when this returns.
@@ -46,7 +60,7 @@ pub(crate) trait DiskFile: Send + Sync + 'static {
 /// Creates the directory and its parents if missing. On return it is durable in its parent, even if
 /// it existed: its creator may have died before syncing the parent. Higher levels are durable
 /// already, since nothing is created in a directory that is not.
-pub(crate) fn create_dir_on(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+pub fn create_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let parent = match dir.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
@@ -54,7 +68,7 @@ pub(crate) fn create_dir_on(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     };
     let is_old = disk.is_dir(dir);
     if !is_old {
-        create_dir_on(disk, parent)?;
+        create_dir(disk, parent)?;
         disk.make_dir(dir)?;
     }
     match disk.sync_dir(parent) {
@@ -68,9 +82,17 @@ fn is_foreign(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Creates a directory and its parents if missing; durable on return.
-pub fn create_dir(dir: &Path) -> io::Result<()> {
-    create_dir_on(&RealDisk, dir)
+/// Runs work on a disk where it holds up nobody: on a thread for such work if the disk blocks.
+pub async fn on_disk<T: Send + 'static>(
+    disk: &dyn Disk,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    if disk.blocks() {
+        return tokio::task::spawn_blocking(work).await;
+    }
+    // Others have their turn, as they would while a thread works.
+    tokio::task::yield_now().await;
+    Ok(work())
 }
 
 /// Name of the file whose lock stands for its directory.
@@ -79,7 +101,7 @@ const LOCK_NAME: &str = "lock";
 const LOCK_ATTEMPTS_MAX: usize = 16;
 
 /// The machine's own file system.
-pub(crate) struct RealDisk;
+pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn is_dir(&self, dir: &Path) -> bool {
@@ -132,6 +154,23 @@ impl Disk for RealDisk {
         Ok(files)
     }
 
+    fn dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            // What cannot be looked at may be one.
+            let is_other = fs::metadata(entry.path()).is_ok_and(|found| !found.is_dir());
+            if let (false, Ok(name)) = (is_other, entry.file_name().into_string()) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn bytes(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(OpenOptions::new().create_new(true).write(true).open(path)?))
     }
@@ -144,6 +183,10 @@ impl Disk for RealDisk {
         let mut buffer = vec![0; bytes];
         File::open(path)?.read_exact_at(&mut buffer, offset)?;
         Ok(buffer)
+    }
+
+    fn link(&self, path: &Path, name: &Path) -> io::Result<()> {
+        fs::hard_link(path, name)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -32,7 +32,7 @@ impl Journal {
             return Ok(());
         }
         let inner = self.inner.clone();
-        blocking(move || inner.delete(&segments, &spools)).await
+        blocking(&*self.inner.disk, move || inner.delete(&segments, &spools)).await
     }
 
     /// Deletes a journal, usually an adopted one, whose records are all in the store and synced.
@@ -50,7 +50,7 @@ impl Journal {
             (segments, spools)
         };
         let inner = self.inner.clone();
-        blocking(move || {
+        blocking(&*self.inner.disk, move || {
             inner.delete(&segments, &spools)?;
             let removed = inner.disk.remove_dir(&inner.dir);
             removed.map_err(|error| Error::storage("remove", &inner.dir, &error))

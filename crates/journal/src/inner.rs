@@ -2,7 +2,7 @@
 //! lock.
 
 use std::any::Any;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -47,7 +47,7 @@ pub(crate) struct State {
     /// The first id of the current segment.
     pub(crate) active: Option<JobId>,
     /// Files of spooled payloads, each with the newest id that refers to it.
-    pub(crate) spools: HashMap<String, JobId>,
+    pub(crate) spools: BTreeMap<String, JobId>,
     /// The newest record that is gone from the files, or whose payload is.
     pub(crate) dropped: Option<JobId>,
     pub(crate) refusal: Option<String>,
@@ -67,7 +67,7 @@ impl Inner {
         unread.floor = ingested;
         let files = remove_orphans(&*disk, options, &spools)?;
         let gone = |name: &String, id: &mut JobId| !files.contains(name) && Some(*id) <= ingested;
-        let gone = spools.extract_if(gone).map(|(_, id)| id).max();
+        let gone = spools.extract_if(.., gone).map(|(_, id)| id).max();
         let state = State {
             unread,
             segments,
@@ -145,12 +145,12 @@ impl Inner {
 fn remove_orphans(
     disk: &dyn Disk,
     options: &Options,
-    spools: &HashMap<String, JobId>,
-) -> Result<HashSet<String>, Error> {
+    spools: &BTreeMap<String, JobId>,
+) -> Result<BTreeSet<String>, Error> {
     let dir = &options.spool_dir;
     let files = disk.list(dir).map_err(|error| Error::storage("list", dir, &error))?;
     let ours = files.into_iter().map(|(name, _)| name);
-    let (named, orphans): (HashSet<_>, HashSet<_>) = ours
+    let (named, orphans): (BTreeSet<_>, BTreeSet<_>) = ours
         .filter(|name| spool::is_of(name, options.sysid))
         .partition(|name| spools.contains_key(name));
     for name in orphans {

@@ -1,7 +1,6 @@
 //! The public handle of a journal.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use windlass_core::store::IdempotencyKey;
 use windlass_core::sync::lock;
 use windlass_core::{Clock, JobId, Sysid};
 
-use crate::disk::{self, Disk, Lock, RealDisk};
+use crate::disk::{self, Disk, Lock};
 use crate::entry::{Entry, Stats};
 use crate::error::Error;
 use crate::inner::Inner;
@@ -31,6 +30,8 @@ const CLAIM_TRIES_MAX: usize = 16;
 /// Where a journal is and how it is kept.
 #[derive(Clone)]
 pub struct Options {
+    /// The disk that it is on.
+    pub disk: Arc<dyn Disk>,
     /// The directory of this journal alone.
     pub dir: PathBuf,
     /// The directory for large payloads; several journals may share it.
@@ -59,7 +60,8 @@ pub struct Journal {
 
 impl Journal {
     /// Locks the directory, recovers its contents and opens it for appending. `store_newest` is the
-    /// newest id that the store knows, `ingested` how far it has this journal. Blocks.
+    /// newest id that the store knows, `ingested` how far it has this journal. Blocks; on a disk
+    /// that does not, it needs a runtime.
     ///
     /// Errors: `Locked`, `Corrupt` (nothing was changed), `Storage`.
     pub fn open(
@@ -68,7 +70,17 @@ impl Journal {
         store_newest: Option<JobId>,
         ingested: Option<JobId>,
     ) -> Result<Journal, Error> {
-        Journal::open_on(Arc::new(RealDisk), options, clock, store_newest, ingested)
+        let disk = options.disk.clone();
+        create_dir(&*disk, &options.spool_dir)?;
+        let lock = claim(&*disk, &options.dir)?;
+        let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
+        let previous = recovered.previous;
+        let known = [store_newest, ingested];
+        let inner = Inner::new(disk, &options, clock.clone(), lock, recovered, known)?;
+        let (queue, commands) = mpsc::channel(QUEUE_APPENDS_MAX);
+        let (ending, ended) = watch::channel(());
+        Writer::new(inner.clone(), commands, clock, &options, previous).start(ending)?;
+        Ok(Journal::of(inner, Some(queue), ended))
     }
 
     /// Locks and recovers the journal of a daemon that is gone, read-only; also an empty one, so
@@ -78,7 +90,7 @@ impl Journal {
         clock: Arc<dyn Clock>,
         ingested: Option<JobId>,
     ) -> Result<Option<Journal>, Error> {
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let disk = options.disk.clone();
         let lock = match disk.lock(&options.dir) {
             Ok(lock) => lock,
             // It does not exist, or was just removed by another process.
@@ -90,35 +102,6 @@ impl Journal {
         let inner = Inner::new(disk, &options, clock, lock, recovered, [None, ingested])?;
         let (_, ended) = watch::channel(());
         Ok(Some(Journal::of(inner, None, ended)))
-    }
-
-    pub(crate) fn open_on(
-        disk: Arc<dyn Disk>,
-        options: Options,
-        clock: Arc<dyn Clock>,
-        store_newest: Option<JobId>,
-        ingested: Option<JobId>,
-    ) -> Result<Journal, Error> {
-        create_dir(&*disk, &options.spool_dir)?;
-        let lock = claim(&*disk, &options.dir)?;
-        let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
-        let previous = recovered.previous;
-        let known = [store_newest, ingested];
-        let inner = Inner::new(disk, &options, clock.clone(), lock, recovered, known)?;
-        let (queue, commands) = mpsc::channel(QUEUE_APPENDS_MAX);
-        let (ending, ended) = watch::channel(());
-        let writer = Writer::new(inner.clone(), commands, clock, &options, previous);
-        let lost = inner.clone();
-        std::thread::Builder::new()
-            .name("journal".into())
-            .spawn(move || {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| writer.run())) {
-                    lost.note_panic(&*panic);
-                }
-                drop(ending);
-            })
-            .map_err(|error| Error::Storage(format!("cannot start the writer: {error}")))?;
-        Ok(Journal::of(inner, Some(queue), ended))
     }
 
     fn of(
@@ -245,5 +228,5 @@ fn claim(disk: &dyn Disk, dir: &Path) -> Result<Lock, Error> {
 }
 
 fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
-    disk::create_dir_on(disk, dir).map_err(|error| Error::storage("create", dir, &error))
+    disk::create_dir(disk, dir).map_err(|error| Error::storage("create", dir, &error))
 }

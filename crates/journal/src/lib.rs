@@ -16,7 +16,7 @@
 //! | `dropping`, `rewind` | deleting what the store has, and going back to what it lost |
 //! | `inner` | state shared by handles and the writer, behind locks |
 //! | `entry` | entries to append, and records read back |
-//! | `writer` | the writer thread, and what happens if the disk refuses |
+//! | `writer` | the writer, usually a thread, and what happens if the disk refuses |
 //! | `segment` | the head of a file, and the chain of files |
 //! | `encode`, `decode` | the text of a frame |
 //! | `backup` | which segments a backup copies |
@@ -26,6 +26,7 @@
 //! | `spool` | payloads too large for a frame |
 //! | `disk` | every call to the file system |
 //! | `error` | errors, by what the caller does about them |
+//! | `fuzz` | rules that any file keeps, for the fuzzer and the tests |
 //!
 //! Invariants: ids in the files only grow; nothing is acknowledged before it is synced; bytes
 //! beyond the last synced length of a segment are never taken for records once a later segment
@@ -39,6 +40,8 @@ mod dropping;
 mod encode;
 mod entry;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod inner;
 mod journal;
 mod reading;
@@ -54,7 +57,7 @@ mod writer;
 mod tests;
 
 pub use backup::segment_names;
-pub use disk::create_dir;
+pub use disk::{Disk, DiskFile, Lock, RealDisk, create_dir, on_disk};
 pub use entry::{AddPayload, Entry, KeyNote, Record, Stats};
 pub use error::Error;
 pub use journal::{Journal, Options};

@@ -55,7 +55,7 @@ impl Journal {
             return self.inner.records(&chunks, floor);
         }
         let inner = self.inner.clone();
-        blocking(move || inner.records(&chunks, floor)).await
+        blocking(&*self.inner.disk, move || inner.records(&chunks, floor)).await
     }
 
     /// The store has the records of this ticket. `Expired` if its time was over: other readers may
@@ -120,7 +120,7 @@ impl Journal {
             RecordSource::Chunk(chunk) if chunk.in_memory().is_some() => {
                 inner.record_in(&source, id)
             }
-            _ => blocking(move || inner.record_in(&source, id)).await,
+            _ => blocking(&*self.inner.disk, move || inner.record_in(&source, id)).await,
         };
         match found {
             Err(_) if self.inner.state().unread.floor >= Some(id) => Ok(None),
@@ -144,7 +144,7 @@ impl Journal {
         let rest_below = chunks.last().filter(|_| more).map(|chunk| chunk.first);
         chunks.reverse();
         let inner = self.inner.clone();
-        blocking(move || {
+        blocking(&*self.inner.disk, move || {
             let mut records = inner.records(&chunks, floor)?;
             let below = |id: JobId| before.is_none_or(|before| id < before);
             records.retain(|record| below(record.job.id) && wanted(&record.job));

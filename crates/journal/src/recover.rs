@@ -2,7 +2,7 @@
 //! frame. Everything else must be as it was synced; otherwise the journal refuses to open and
 //! leaves the disk unchanged.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use windlass_core::{JobId, Sysid};
@@ -19,7 +19,7 @@ pub(crate) struct Recovered {
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) unread: Unread,
     /// Files of spooled payloads, each with the newest id that refers to it.
-    pub(crate) spools: HashMap<String, JobId>,
+    pub(crate) spools: BTreeMap<String, JobId>,
     /// Newest id of any record, and of any segment's name.
     pub(crate) newest: Option<JobId>,
     /// What the head of the next segment will say about the newest one.

@@ -22,7 +22,7 @@ impl Journal {
     /// error, tickets are void as well, and what was unread stays so.
     pub async fn rewind(&self, position: Option<JobId>) -> Result<(), Error> {
         let inner = self.inner.clone();
-        blocking(move || inner.rewind(position)).await
+        blocking(&*self.inner.disk, move || inner.rewind(position)).await
     }
 }
 

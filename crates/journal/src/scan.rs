@@ -1,6 +1,6 @@
 //! Reads the frames of a segment: which records are unread, and which files they refer to.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use windlass_core::JobId;
@@ -18,7 +18,7 @@ pub(crate) struct Scan {
     pub(crate) newest: Option<JobId>,
     pub(crate) unread: Unread,
     /// Files of spooled payloads, each with the newest id that refers to it.
-    pub(crate) spools: HashMap<String, JobId>,
+    pub(crate) spools: BTreeMap<String, JobId>,
 }
 
 /// The bytes of a segment, up to the length that counts.
@@ -41,7 +41,7 @@ pub(crate) struct Frames {
 impl Scan {
     /// Looks for records that are newer than `after`.
     pub(crate) fn new(after: Option<JobId>) -> Scan {
-        Scan { after, newest: None, unread: Unread::default(), spools: HashMap::new() }
+        Scan { after, newest: None, unread: Unread::default(), spools: BTreeMap::new() }
     }
 
     /// Reads all complete frames from `start` on.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use windlass_core::{JobId, Sysid};
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, on_disk};
 use crate::error::Error;
 
 /// A large payload, synced, not yet referred to by an append. The file is removed when the last
@@ -71,7 +71,7 @@ impl SpoolWriter {
         sysid: Sysid,
         id: JobId,
     ) -> Result<SpoolWriter, Error> {
-        blocking(move || {
+        blocking(&*disk.clone(), move || {
             let name = file_name(sysid, id);
             let path = dir.join(&name);
             let file =
@@ -86,7 +86,7 @@ impl SpoolWriter {
     pub async fn write(&mut self, piece: Bytes) -> Result<(), Error> {
         let (file, path, offset) = (self.file.clone(), self.named.path.clone(), self.bytes);
         self.bytes += piece.len() as u64;
-        blocking(move || {
+        blocking(&*self.disk, move || {
             file.write_at(&piece, offset).map_err(|error| Error::storage("write", &path, &error))
         })
         .await
@@ -95,7 +95,7 @@ impl SpoolWriter {
     /// The payload is durable when this returns.
     pub async fn finish(self) -> Result<Spool, Error> {
         let SpoolWriter { disk, dir, file, named, bytes } = self;
-        blocking(move || {
+        blocking(&*disk.clone(), move || {
             file.sync()
                 .and_then(|()| disk.sync_dir(&dir))
                 .map_err(|error| Error::storage("sync", &named.path, &error))?;
@@ -117,8 +117,8 @@ impl Drop for SpoolFile {
             }
         };
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
-            Err(_) => remove(),
+            Ok(runtime) if self.disk.blocks() => drop(runtime.spawn_blocking(remove)),
+            _ => remove(),
         }
     }
 }
@@ -134,9 +134,10 @@ fn file_name(sysid: Sysid, id: JobId) -> String {
 
 /// Runs something that may block on the disk.
 pub(crate) async fn blocking<T: Send + 'static>(
+    disk: &dyn Disk,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
+    match on_disk(disk, work).await {
         Ok(result) => result,
         Err(error) => Err(Error::Storage(format!("a disk operation was interrupted: {error}"))),
     }

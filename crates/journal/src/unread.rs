@@ -2,7 +2,7 @@
 //! for a while. A chunk is either waiting or reserved by one ticket, never both, and always has a
 //! record above the floor.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use windlass_core::{JobId, Timestamp};
@@ -42,7 +42,7 @@ impl Ticket {
 #[derive(Default)]
 pub(crate) struct Unread {
     waiting: VecDeque<Chunk>,
-    held: HashMap<u64, Held>,
+    held: BTreeMap<u64, Held>,
     tickets: u64,
     cached_bytes: usize,
     records: u64,
@@ -177,7 +177,7 @@ impl Unread {
     /// Makes the records of outdated tickets wait again.
     pub(crate) fn expire(&mut self, now: Timestamp) {
         let is_over = |held: &Held| held.expires_at.is_some_and(|at| at <= now);
-        let outdated = self.held.extract_if(|_, held| is_over(held));
+        let outdated = self.held.extract_if(.., |_, held| is_over(held));
         let outdated: Vec<Held> = outdated.map(|(_, held)| held).collect();
         for held in outdated {
             self.wait_again(held.chunks);

@@ -1,17 +1,18 @@
-//! The writer thread: takes everything that is queued, assigns ids, makes one frame of it, writes
-//! and syncs that, and then answers all of it.
+//! The writer: takes everything that is queued, assigns ids, makes one frame of it, writes
+//! and syncs that, and then answers all of it. It is a thread, or a task if its disk never blocks.
 //!
 //! If the disk refuses, every append of the group gets the error, and the group is not in the
 //! journal: the segment is cut to its last synced length. If that fails, or if the sync itself
 //! failed, the segment is abandoned at that length, and the head of the next one says so. Each
 //! later group tries again, so accepting resumes with the disk.
 //!
-//! A panic ends the thread for good: appends are refused with `Error::Writer` until the next start.
+//! A panic ends the writer for good: appends are refused with `Error::Writer` until the next start.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use windlass_core::store::IdempotencyKey;
 use windlass_core::{Clock, JobId};
 
@@ -119,17 +120,46 @@ impl Writer {
         }
     }
 
-    /// Runs until every sender is gone and the queue is empty.
-    pub(crate) fn run(mut self) {
-        let mut group = Vec::new();
-        let mut syncs = Vec::new();
-        while let Some(command) = self.queue.blocking_recv() {
-            self.gather(command, &mut group, &mut syncs);
-            self.write(&mut group);
-            for sync in syncs.drain(..) {
-                // The caller may have stopped waiting.
-                let _ = sync.send(self.try_disk());
+    /// Runs it until every sender is gone and the queue is empty. Drops `ending` at its end.
+    pub(crate) fn start(mut self, ending: watch::Sender<()>) -> Result<(), Error> {
+        if !self.inner.disk.blocks() {
+            tokio::spawn(async move {
+                while let Some(command) = self.queue.recv().await {
+                    if self.serve(command).is_err() {
+                        break;
+                    }
+                }
+                drop(ending);
+            });
+            return Ok(());
+        }
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || {
+            while let Some(command) = self.queue.blocking_recv() {
+                if self.serve(command).is_err() {
+                    break;
+                }
             }
+            drop(ending);
+        });
+        match thread {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error::Storage(format!("cannot start the writer: {error}"))),
+        }
+    }
+
+    /// Serves a command, and others that are queued. `Err` after a panic: the writer must end.
+    fn serve(&mut self, first: Command) -> Result<(), ()> {
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve_group(first)));
+        served.map_err(|panic| self.inner.note_panic(&*panic))
+    }
+
+    fn serve_group(&mut self, first: Command) {
+        let (mut group, mut syncs) = (Vec::new(), Vec::new());
+        self.gather(first, &mut group, &mut syncs);
+        self.write(&mut group);
+        for sync in syncs.drain(..) {
+            // The caller may have stopped waiting.
+            let _ = sync.send(self.try_disk());
         }
     }
 

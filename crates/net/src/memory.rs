@@ -57,6 +57,13 @@ impl Share {
         true
     }
 
+    /// Returns what is beyond this size.
+    pub fn shrink(&mut self, bytes: usize) {
+        let Some(permit) = &mut self.permit else { return };
+        let beyond = permit.num_permits().saturating_sub(bytes.div_ceil(UNIT_BYTES));
+        drop(permit.split(beyond));
+    }
+
     /// Returns all of it.
     pub fn free(&mut self) {
         self.permit = None;
@@ -79,6 +86,18 @@ mod tests {
         assert!(!other.grow(1) && memory.take(1).is_none() && memory.take(0).is_some());
         drop(one);
         assert!(other.grow(4 * UNIT_BYTES));
+    }
+
+    #[test]
+    fn what_is_beyond_a_size_is_given_back() {
+        let memory = Memory::new(4 * UNIT_BYTES);
+        let mut share = memory.take(4 * UNIT_BYTES).unwrap();
+        share.shrink(UNIT_BYTES + 1);
+        assert!(memory.take(2 * UNIT_BYTES + 1).is_none() && memory.take(2 * UNIT_BYTES).is_some());
+        share.shrink(3 * UNIT_BYTES);
+        assert!(memory.take(2 * UNIT_BYTES).is_some(), "it does not grow");
+        share.shrink(0);
+        assert!(memory.take(4 * UNIT_BYTES).is_some());
     }
 
     #[test]

@@ -55,6 +55,8 @@ use windlass_core::{AttemptId, Clock, Handler, HandlerId, HandlerSpec, Invalid, 
 pub use crate::command::CommandLauncher;
 pub use crate::context::Bounds;
 use crate::context::Contexts;
+#[cfg(any(test, feature = "fuzz"))]
+pub use crate::context::fuzz;
 use crate::context::language::Language;
 use crate::gate::Gate;
 use crate::http::Http;

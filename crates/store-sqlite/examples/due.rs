@@ -67,6 +67,7 @@ async fn main() {
             owner: Sysid::new(1).expect("a good number"),
             token: Token(TOKEN.fetch_add(1, Ordering::Relaxed)),
             hold: Hold::For(Duration::from_secs(10)),
+            payload_bytes_max: u64::MAX,
         };
         assert_eq!(store.job_claim(claim).await.expect("a claim").len(), 1);
         waits.push(asked.elapsed());

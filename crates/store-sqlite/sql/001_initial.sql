@@ -161,9 +161,9 @@ CREATE TABLE deferred (
     PRIMARY KEY (run_at, id)
 ) WITHOUT ROWID;
 
--- Queued jobs that are in none of the tables above, because their rows are damaged. They count as
--- deferred.
-CREATE TABLE damaged (
+-- Queued jobs that are in none of the tables above: a claim met them, and their rows are damaged, or
+-- they have expired. They count as deferred.
+CREATE TABLE withheld (
     id      INTEGER PRIMARY KEY,
     type_id INTEGER NOT NULL
 );

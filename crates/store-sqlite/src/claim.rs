@@ -1,22 +1,23 @@
-//! Claims and leases. A claim reads the front of `ready` and the rows of the jobs it takes; its
-//! cost does not depend on how many others wait.
+//! Claims and leases. A claim writes a lease and not the job's row: a job with a lease is running.
+//! It reads the front of `ready` and the rows of the jobs it takes; its cost does not depend on how
+//! many others wait.
 
 use bytes::Bytes;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
 use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::state::{self, Event};
-use windlass_core::store::{Claim, Claimed, Hold, LeaseRef, Pick, Renew};
+use windlass_core::store::{Claim, Claimed, Hold, LeaseRef, Renew};
 use windlass_core::time::Timestamp;
-use windlass_core::{HandlerId, Job, JobId, Lease, Payload, Priority, State, Sysid};
+use windlass_core::{HandlerId, Job, JobId, Lease, Payload, State, Sysid, TypeKey};
 
-use crate::damaged;
 use crate::error::{Failure, Result};
 use crate::extra;
 use crate::queue;
 use crate::row::{self, part};
 use crate::sysid;
 use crate::tx::{Counter, Tx};
+use crate::withheld;
 
 /// `?2` is the smallest rank: 0, or that of the floor. The caller stops reading when it has enough:
 /// with a bound LIMIT, SQLite would recompile the statement for each new value.
@@ -34,11 +35,12 @@ row::select! { pub(crate) JOB "job WHERE id = ?1":
     last_status, unique_key, then_name, payload_bytes, parts, payload, parent_id,
 }
 
-/// How often one claim looks behind damaged jobs of a type; the next one continues there.
-const DAMAGED_ROUNDS_MAX: usize = 10;
+/// Expired and damaged jobs that one claim moves out of its way. Bounds how long other operations
+/// wait if there are very many.
+const SKIPPED_MAX: usize = 1000;
 
 /// `None` if no requested job is ready, but some may be among the due jobs that are not promoted
-/// yet: then the caller tries again.
+/// yet, or behind those that were skipped: then `write_when_ready` tries again.
 pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Claimed>>> {
     let more_due = queue::promote(tx)?;
     let now = tx.now;
@@ -47,44 +49,36 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
     let lease = match claim.hold {
         Hold::For(hold) => Lease { owner, token, expires_at: now + hold, on_beat: false },
         Hold::Beat(boot) => {
-            let expires_at = sysid::beat_until(conn, owner, boot)?;
+            let expires_at = sysid::beat_until(tx, owner, boot)?;
             Lease { owner, token, expires_at, on_beat: true }
         }
     };
-    let mut starter = Starter {
+    let mut claiming = Claiming {
         conn,
         lease,
         now,
         job: conn.prepare_cached(JOB)?,
         add_lease: conn.prepare_cached(ADD_LEASE)?,
+        claimed: Vec::new(),
+        bytes_left: claim.payload_bytes_max,
+        skips_left: SKIPPED_MAX,
     };
-    let mut claimed = Vec::new();
     for pick in &claim.picks {
-        let limit = (pick.limit as usize).min(BATCH_JOBS_MAX - claimed.len());
+        if claiming.bytes_left == 0 {
+            break;
+        }
+        let before = claiming.claimed.len();
         let Some(type_id) = tx.types.find(conn, &pick.key)? else { continue };
         let Some(of_type) = unless_suspended(conn, type_id)? else { continue };
         let room = of_type.room(tx.pending(type_id, Counter::Running));
-        let limit = limit.min(usize::try_from(room).unwrap_or(usize::MAX));
-        let before = claimed.len();
-        // One round, unless all jobs that it finds are damaged; they have left the queue then.
-        for _ in 0..DAMAGED_ROUNDS_MAX {
-            let ids = take(tx, type_id, pick.floor, limit)?;
-            if ids.is_empty() {
-                break;
-            }
-            tx.count(type_id, Counter::Ready, -(ids.len() as i64));
-            for id in ids {
-                let started = starter.start(id, type_id, pick, of_type.handler);
-                match row::unless_damaged(id, started)? {
-                    Some(started) => claimed.push(started),
-                    None => damaged::set_aside(tx, type_id, id)?,
-                }
-            }
-            if claimed.len() > before {
-                break;
-            }
+        let limit = (pick.limit as usize).min(BATCH_JOBS_MAX - before);
+        let full = before + limit.min(usize::try_from(room).unwrap_or(usize::MAX));
+        let picked = Picked { key: &pick.key, type_id, handler: of_type.handler };
+        if let Some(floor) = pick.floor {
+            claiming.take(tx, &picked, row::rank(floor, 0), full.min(before + 1))?;
         }
-        let started = claimed.len() - before;
+        claiming.take(tx, &picked, 0, full)?;
+        let started = claiming.claimed.len() - before;
         if started == 0 {
             tx.answered_closed(type_id);
             continue;
@@ -95,12 +89,11 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         if left == 0 {
             tx.answered_closed(type_id);
         }
-        claimed[before..].iter_mut().for_each(|claimed| claimed.left = left);
+        claiming.claimed[before..].iter_mut().for_each(|claimed| claimed.left = left);
     }
-    if claimed.is_empty() && more_due && is_any_deferred(tx, claim)? {
-        return Ok(None);
-    }
-    Ok(Some(claimed))
+    let Claiming { claimed, skips_left, .. } = claiming;
+    let more_behind = skips_left == 0 || (more_due && is_any_deferred(tx, claim)?);
+    Ok((!claimed.is_empty() || !more_behind).then_some(claimed))
 }
 
 /// Whether a requested type has deferred jobs.
@@ -179,61 +172,74 @@ pub(crate) fn unless_suspended(conn: &Connection, type_id: i64) -> Result<Option
     Ok(Some(Claimable { handler, ready, running, running_max, has_settings: row.get(5)? }))
 }
 
-/// Removes up to `limit` ready jobs of a type from the table, in claim order.
-fn take(tx: &mut Tx<'_>, type_id: i64, floor: Option<Priority>, limit: usize) -> Result<Vec<i64>> {
-    let mut ids = Vec::with_capacity(limit);
-    if let Some(floor) = floor {
-        take_from(tx.conn, type_id, row::rank(floor, 0), limit.min(1), &mut ids)?;
-    }
-    take_from(tx.conn, type_id, 0, limit, &mut ids)?;
-    Ok(ids)
-}
-
-/// Adds ids of ready jobs, beginning at this rank, until there are `limit`.
-fn take_from(
-    conn: &Connection,
+/// A type from which jobs are claimed.
+struct Picked<'a> {
+    key: &'a TypeKey,
     type_id: i64,
-    rank_min: i64,
-    limit: usize,
-    ids: &mut Vec<i64>,
-) -> Result<()> {
-    let mut front = conn.prepare_cached(FRONT)?;
-    let mut rows = front.query([type_id, rank_min])?;
-    let mut last = None;
-    while ids.len() < limit {
-        let Some(row) = rows.next()? else { break };
-        let place: [i64; 4] = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
-        ids.push(place[3]);
-        last = Some(place);
-    }
-    drop(rows);
-    if let Some([rank, run_at, tie, id]) = last {
-        conn.prepare_cached(TAKE_FRONT)?.execute([type_id, rank_min, rank, run_at, tie, id])?;
-    }
-    Ok(())
+    handler: Option<HandlerId>,
 }
 
-/// Turns ids from the queue into claimed jobs.
-struct Starter<'a> {
+/// Turns jobs of the queue into claimed ones.
+struct Claiming<'a> {
     conn: &'a Connection,
     lease: Lease,
     now: Timestamp,
     job: CachedStatement<'a>,
     add_lease: CachedStatement<'a>,
+    claimed: Vec<Claimed>,
+    /// Payloads that still fit.
+    bytes_left: u64,
+    /// Jobs that may still be skipped.
+    skips_left: usize,
 }
 
-impl Starter<'_> {
-    fn start(
+impl Claiming<'_> {
+    /// Claims ready jobs of a type in order, beginning at this rank, until `full` are claimed in
+    /// all. Those that are met on the way and must not be claimed are withheld.
+    fn take(
         &mut self,
-        id: i64,
-        type_id: i64,
-        pick: &Pick,
-        handler: Option<HandlerId>,
-    ) -> Result<Claimed> {
+        tx: &mut Tx<'_>,
+        picked: &Picked<'_>,
+        rank_min: i64,
+        full: usize,
+    ) -> Result<()> {
+        let (conn, type_id) = (self.conn, picked.type_id);
+        let mut front = conn.prepare_cached(FRONT)?;
+        let mut rows = front.query([type_id, rank_min])?;
+        let (mut last, mut removed, mut skipped) = (None, 0, Vec::new());
+        while self.claimed.len() < full && self.bytes_left > 0 && self.skips_left > 0 {
+            let Some(row) = rows.next()? else { break };
+            let (rank, run_at, tie, id) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+            (last, removed) = (Some([type_id, rank_min, rank, run_at, tie, id]), removed + 1);
+            match row::unless_damaged(id, self.start(id, picked))?.flatten() {
+                Some(started) => {
+                    self.bytes_left = self.bytes_left.saturating_sub(started.payload.inline_len());
+                    self.claimed.push(started);
+                }
+                None => {
+                    self.skips_left -= 1;
+                    skipped.push(id);
+                }
+            }
+        }
+        drop(rows);
+        if let Some(last) = last {
+            conn.prepare_cached(TAKE_FRONT)?.execute(last)?;
+            tx.count(type_id, Counter::Ready, -removed);
+        }
+        skipped.into_iter().try_for_each(|id| withheld::add(tx, type_id, id))
+    }
+
+    /// `None` if the job has expired.
+    fn start(&mut self, id: i64, picked: &Picked<'_>) -> Result<Option<Claimed>> {
         use Column as C;
         let mut rows = self.job.query([id])?;
         let missing = || Failure::corrupt(format!("job {id} is ready but has no row"));
         let row = rows.next()?.ok_or_else(missing)?;
+        let expires_at = row::time(row, C::expires_at as usize)?;
+        if expires_at.is_some_and(|at| at <= self.now) {
+            return Ok(None);
+        }
         let state = state::next(State::Queued, Event::Claim).expect("a ready job is queued");
         if row.get::<_, Option<i64>>(C::token as usize)? > Some(self.lease.token.0) {
             return Err(Failure::LargerToken(row::job_id(id)?));
@@ -245,7 +251,7 @@ impl Starter<'_> {
         }
         let job = Job {
             id: row::job_id(id)?,
-            key: pick.key.clone(),
+            key: picked.key.clone(),
             state,
             priority: row::priority(row.get(C::priority as usize)?)?,
             run_at: Timestamp(row.get(C::run_at as usize)?),
@@ -254,7 +260,7 @@ impl Starter<'_> {
             created_at: Timestamp(row.get(C::created_at as usize)?),
             started_at: Some(self.now),
             finished_at: None,
-            expires_at: row::time(row, C::expires_at as usize)?,
+            expires_at,
             timeout: row::timeout(row, C::timeout_ms as usize)?,
             lease: Some(self.lease),
             last: row::ended(row.get(C::last_code as usize)?, row.get(C::last_status as usize)?)?,
@@ -271,8 +277,9 @@ impl Starter<'_> {
         };
         let columns = [C::payload_bytes as usize, C::parts as usize, C::payload as usize];
         let payload = payload(self.conn, id, row, columns)?;
-        put_lease(&mut self.add_lease, (id, type_id), &self.lease, job.attempt, self.now)?;
-        Ok(Claimed { job, payload, handler, left: 0 })
+        let place = (id, picked.type_id);
+        put_lease(&mut self.add_lease, place, &self.lease, job.attempt, self.now)?;
+        Ok(Some(Claimed { job, payload, handler: picked.handler, left: 0 }))
     }
 }
 
@@ -313,16 +320,32 @@ pub(crate) fn mine(
     after: Option<JobId>,
     limit: usize,
 ) -> Result<Vec<LeaseRef>> {
-    let mut find = conn.prepare_cached(LEASES_ON_BEAT)?;
     let after = after.map_or(0, JobId::get);
-    let mut rows = find.query(params![owner.get(), after, limit.min(BATCH_JOBS_MAX) as i64])?;
-    let mut mine = Vec::new();
+    leases(conn, LEASES_ON_BEAT, params![owner.get(), after, limit.min(BATCH_JOBS_MAX) as i64])
+}
+
+/// Reads all leases, but only after claims have failed.
+const LEASES_CLAIMED: &str = "
+    SELECT l.id, t.tenant, t.name, l.token FROM lease l JOIN type t ON t.id = l.type_id
+     WHERE l.token IN (SELECT value FROM json_each(?1)) ORDER BY l.id LIMIT ?2";
+
+/// The leases of the claims with these tokens.
+pub(crate) fn claimed(conn: &Connection, tokens: &[Token], limit: usize) -> Result<Vec<LeaseRef>> {
+    let tokens: Vec<String> = tokens.iter().map(|token| token.0.to_string()).collect();
+    let tokens = format!("[{}]", tokens.join(","));
+    leases(conn, LEASES_CLAIMED, params![tokens, limit.min(BATCH_JOBS_MAX) as i64])
+}
+
+fn leases(conn: &Connection, sql: &str, values: impl Params) -> Result<Vec<LeaseRef>> {
+    let mut find = conn.prepare_cached(sql)?;
+    let mut rows = find.query(values)?;
+    let mut leases = Vec::new();
     while let Some(row) = rows.next()? {
         let key = row::type_key(row.get_ref(1)?.as_str(), row.get_ref(2)?.as_str())?;
         let (tenant, token) = (key.tenant, Token(row.get(3)?));
-        mine.push(LeaseRef { tenant, id: row::job_id(row.get(0)?)?, token });
+        leases.push(LeaseRef { tenant, id: row::job_id(row.get(0)?)?, token });
     }
-    Ok(mine)
+    Ok(leases)
 }
 
 /// The payload of a job, from the columns `payload_bytes`, `parts` and `payload` with these

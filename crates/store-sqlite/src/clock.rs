@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::queue::{self, QueueKey};
 use crate::row;
 use crate::tx::Tx;
+use crate::withheld;
 
 /// Jobs waiting for a duration that are shifted when the clock is set, those due first. Bounds the
 /// transaction; further ones keep their time of day.
@@ -82,5 +83,6 @@ pub(crate) fn follow(tx: &mut Tx<'_>, moment: Moment, step: i64) -> Result<()> {
             .execute([id, run_at.ms()])?;
         queue::add(tx, QueueKey { run_at, ..key }, run_at <= now)?;
     }
-    Ok(())
+    // Jobs that had expired before the clock was set back have not any more.
+    withheld::put_back(tx)
 }

@@ -1,4 +1,6 @@
 //! The store's traits, area by area: the durability of each call, and roughly how much work it is.
+//! Claims and takes are relaxed, and repeated until due jobs are ready (`write_when_ready`); for
+//! inserts, settlements and decisions the caller says how durable they are.
 
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use windlass_core::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
-use windlass_core::job::{Boot, Progress};
+use windlass_core::job::{Boot, Progress, Token};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey, TypeName};
 use windlass_core::outcome::Json;
@@ -152,6 +154,14 @@ impl Claims for SqliteStore {
         limit: usize,
     ) -> Result<Vec<LeaseRef>, Error> {
         self.readers.read(move |conn| claim::mine(conn, owner, after, limit)).await
+    }
+
+    async fn lease_claimed(
+        &self,
+        tokens: Vec<Token>,
+        limit: usize,
+    ) -> Result<Vec<LeaseRef>, Error> {
+        self.readers.read(move |conn| claim::claimed(conn, &tokens, limit)).await
     }
 
     async fn lease_expired(&self, limit: usize) -> Result<Vec<Job>, Error> {

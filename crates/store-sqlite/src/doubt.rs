@@ -123,20 +123,14 @@ pub(crate) fn settle(options: &Options) -> Result<()> {
     if !marked && log.metadata().map_or(0, |metadata| metadata.len()) == 0 {
         return Ok(());
     }
-    let first = match alone(options) {
-        Ok(connection) => connection,
-        Err(_) if marked => {
-            return Err(Failure::Store(Error::Unavailable(words(&options.path).into())));
-        }
-        // Another daemon has the file open, or opening it for use will report why it failed.
-        Err(_) => return Ok(()),
-    };
+    let Some(first) = alone_unless_used(options, marked)? else { return Ok(()) };
     rewrite(&log).map_err(|error| {
         let text = format!("the log {} cannot be rewritten: {error}", log.display());
         Failure::Store(Error::Unavailable(Cause::new(text, error)))
     })?;
     drop(first);
-    let second = alone(options)?;
+    // A daemon that opened the file in between has recovered the log that was just synced.
+    let Some(second) = alone_unless_used(options, marked)? else { return Ok(()) };
     second.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     second.close().map_err(|(_, error)| error)?;
     if marked {
@@ -146,6 +140,16 @@ pub(crate) fn settle(options: &Options) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// `None` if another daemon has the file open, or opening it for use will report why it failed. A
+/// file that is marked as in doubt must not be used then.
+fn alone_unless_used(options: &Options, marked: bool) -> Result<Option<Connection>> {
+    match alone(options) {
+        Ok(connection) => Ok(Some(connection)),
+        Err(_) if marked => Err(Failure::Store(Error::Unavailable(words(&options.path).into()))),
+        Err(_) => Ok(None),
+    }
 }
 
 /// A connection with exclusive access, after it has recovered the log.

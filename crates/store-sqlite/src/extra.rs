@@ -35,6 +35,15 @@ pub(crate) fn read(conn: &Connection, id: i64, extra: &mut Extra) -> Result<()> 
     Ok(())
 }
 
+/// The order of a queued job with these parts among those with the same time.
+pub(crate) fn tie(conn: &Connection, id: i64, parts: i64) -> Result<i64> {
+    let mut extra = of_parts(parts, State::Queued);
+    if parts & part::EXTRA != 0 {
+        read(conn, id, &mut extra)?;
+    }
+    Ok(extra.tie())
+}
+
 /// Writes or removes the row of a job that had these parts before.
 pub(crate) fn write(conn: &Connection, id: i64, extra: &Extra, parts: i64) -> Result<()> {
     if has_row(extra) {

@@ -9,13 +9,13 @@ use windlass_core::time::Timestamp;
 use windlass_core::{Extra, Job, State};
 
 use crate::change;
-use crate::damaged;
 use crate::error::{Failure, Result};
 use crate::family;
 use crate::insert;
 use crate::row::{self, Stored, part};
 use crate::settle::{self, End, LogEntry};
 use crate::tx::{Counter, Tx};
+use crate::withheld;
 
 /// Queued jobs that one search for unhandled jobs looks at.
 const LOOK_MAX: usize = BATCH_JOBS_MAX;
@@ -130,7 +130,8 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, limit: usize) -> Result<u64> {
     }
     purge_keys(tx, now)?;
     purge_pieces(tx.conn, now)?;
-    damaged::retry(tx)?;
+    withheld::free_damaged(tx)?;
+    withheld::put_back(tx)?;
     Ok(ids.len() as u64)
 }
 

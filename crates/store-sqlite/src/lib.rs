@@ -12,12 +12,12 @@
 //! | `writer`, `tx` | the writer thread, group commit, durability |
 //! | `clock` | the store's time, and what follows when the wall clock is set |
 //! | `turn` | which of several processes writes next |
-//! | `damaged` | jobs whose rows cannot be read, set aside until they are repaired |
 //! | `backup` | copies of the file while daemons use it |
 //! | `doubt` | failed syncs, and how the file recovers from them |
 //! | `reader` | the connections that read |
 //! | `query` | SQL queries, each on its own connection |
 //! | `queue` | queued jobs: ready, deferred, and the promotion from one to the other |
+//! | `withheld` | queued jobs that must not be claimed: damaged or expired |
 //! | `insert`, `claim`, `settle`, `change`, `housekeeping` | the verbs that change jobs |
 //! | `edit`, `put` | decisions: what they are shown, and how their edits are applied |
 //! | `take`, `search` | due jobs by name, handed out by a decision |
@@ -37,7 +37,6 @@ mod change;
 mod claim;
 mod clock;
 mod contract;
-mod damaged;
 mod doubt;
 mod edit;
 mod error;
@@ -64,6 +63,7 @@ mod turn;
 mod tx;
 mod type_row;
 mod waiting;
+mod withheld;
 mod writer;
 
 use std::sync::Arc;
@@ -74,6 +74,8 @@ use windlass_core::time::{Clock, Timestamp};
 
 pub use crate::backup::back_up;
 pub use crate::open::{OnCommit, Options};
+#[cfg(any(test, feature = "fuzz"))]
+pub use crate::query::fuzz;
 
 use crate::doubt::Doubt;
 use crate::query::Queries;
@@ -123,7 +125,7 @@ impl SqliteStore {
         F: Fn(&mut Tx<'_>) -> error::Result<Option<T>> + Send + Sync + 'static,
     {
         let run = Arc::new(run);
-        // This ends, because each attempt leaves fewer due jobs.
+        // This ends, because each attempt leaves fewer due jobs, or fewer that are in the way.
         loop {
             let run = run.clone();
             let tried = self.writer.write(Durability::Relaxed, jobs, move |tx| run(tx));

@@ -154,6 +154,9 @@ pub(crate) fn check_header(path: &Path) -> Result<()> {
     if file.take(HEADER_BYTES as u64).read_to_end(&mut header).is_err() || header.is_empty() {
         return Ok(());
     }
+    if is_unfinished(path, &header) {
+        return Ok(());
+    }
     if header.len() < HEADER_BYTES || !header.starts_with(MAGIC) {
         return Err(Failure::corrupt(format!("{} is not a SQLite database", path.display())));
     }
@@ -162,4 +165,11 @@ pub(crate) fn check_header(path: &Path) -> Result<()> {
         i64::from(i32::from_be_bytes(bytes))
     };
     migration::check(number(APPLICATION_ID_AT), number(USER_VERSION_AT), path)
+}
+
+/// Whether a power cut has interrupted the creation of the file before its first sector was
+/// written. SQLite's journal says so, and SQLite begins again.
+fn is_unfinished(path: &Path, header: &[u8]) -> bool {
+    let journal = doubt::beside(path, "-journal");
+    header.iter().all(|byte| *byte == 0) && journal.metadata().is_ok_and(|file| file.len() > 0)
 }

@@ -105,6 +105,7 @@ fn write(
     purge_at: Option<Timestamp>,
 ) -> Result<()> {
     let Stored { job, type_id, token, parts } = stored;
+    // A row never says running: its lease does.
     let state = if job.state == State::Running { State::Queued } else { job.state };
     let (id, type_id, parts) = (job.id.get(), *type_id, *parts);
     Aside { id, type_id, state, parent: job.parent, parts }.write(conn, parts_before)?;

@@ -1,14 +1,14 @@
 //! The tables of queued jobs: those in `ready` may run now, those in `ready_hidden` too, but only
 //! takes that ask for hidden jobs get them, and those in `deferred` wait for their time. A queued
-//! job without a lease is in exactly one of them.
+//! job without a lease is in exactly one of them, unless it is `withheld`.
 
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::time::Timestamp;
 
-use crate::damaged;
 use crate::error::Result;
 use crate::row::HIDDEN_RANK;
 use crate::tx::{Counter, Tx};
+use crate::withheld;
 
 /// Deferred jobs that become ready in one transaction. Bounds how long other operations wait if
 /// very many jobs come due at once.
@@ -82,7 +82,7 @@ pub(crate) fn remove(tx: &mut Tx<'_>, key: QueueKey) -> Result<()> {
         tx.count(type_id, Counter::Deferred, -1);
         return Ok(());
     }
-    damaged::remove(tx, id)
+    withheld::remove(tx, id)
 }
 
 /// Removes a ready job whose row is damaged, so that its key is not known. Walks the whole queue of

@@ -10,15 +10,18 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::edit::{Names, Take, TakeCursor};
 use windlass_core::glob::Pattern;
 use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::time::Timestamp;
 use windlass_core::{TypeKey, TypeName};
 
 use crate::claim;
 use crate::error::Result;
+use crate::queue::QueueKey;
 use crate::row;
 use crate::tx::Tx;
 use crate::type_row;
 
-/// Ready jobs that one take looks at, including those that it skips because they are too large.
+/// Ready jobs that one take looks at, including those that it skips because they are too large or
+/// have expired.
 const LOOK_MAX: usize = 2 * BATCH_JOBS_MAX;
 /// Fronts that do not match in a row, before the search tries types by the prefix of their names
 /// instead.
@@ -32,6 +35,8 @@ const SCAN_MAX: usize = 10_000;
 pub(crate) struct Found {
     /// Ids of jobs and of their types.
     pub(crate) wanted: Vec<(i64, i64)>,
+    /// Jobs that were in the way.
+    pub(crate) expired: Vec<QueueKey>,
     /// A type's limit held back some of its jobs.
     pub(crate) full: bool,
     /// Where the next search continues, if this one reached its bound and found nothing.
@@ -47,17 +52,19 @@ struct Source {
     behind: [i64; 4],
 }
 
-/// The next job of a queue, ordered as jobs are handed out: rank, time, tie, name, id. Then follow
-/// the index of its source and the size of its payload.
-type Next = Reverse<(i64, i64, i64, Arc<str>, i64, usize, u64)>;
+/// The next job of a queue, ordered as jobs are handed out: rank, time, tie, name, id. Then follows
+/// the index of its source.
+type Next = Reverse<(i64, i64, i64, Arc<str>, i64, usize)>;
 
 pub(crate) struct Search<'a> {
     conn: &'a Connection,
     take: &'a Take,
+    now: Timestamp,
     /// Only jobs of this rank, if set.
     rank: Option<i64>,
     sources: Vec<Source>,
     nexts: BinaryHeap<Next>,
+    expired: Vec<QueueKey>,
     /// Jobs that may still be looked at.
     looks: usize,
     /// How many more jobs may be taken of types with a limit or a rate.
@@ -71,12 +78,12 @@ pub(crate) struct Search<'a> {
 }
 
 pub(crate) const NEXT: &str = "
-    SELECT r.rank, r.run_at, r.tie, r.id, j.payload_bytes
+    SELECT r.rank, r.run_at, r.tie, r.id, j.payload_bytes, j.expires_at
       FROM ready r CROSS JOIN job j ON j.id = r.id
      WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.tie, r.id) > (?2, ?3, ?4, ?5)
      ORDER BY r.rank, r.run_at, r.tie, r.id LIMIT 1";
 pub(crate) const NEXT_HIDDEN: &str = "
-    SELECT r.rank, r.run_at, r.tie, r.id, j.payload_bytes
+    SELECT r.rank, r.run_at, r.tie, r.id, j.payload_bytes, j.expires_at
       FROM ready_hidden r CROSS JOIN job j ON j.id = r.id
      WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.tie, r.id) > (?2, ?3, ?4, ?5)
      ORDER BY r.rank, r.run_at, r.tie, r.id LIMIT 1";
@@ -96,9 +103,11 @@ impl<'a> Search<'a> {
         let mut search = Search {
             conn: tx.conn,
             take,
+            now: tx.now,
             rank: take.priority.map(|priority| row::rank(priority, 0)),
             sources: Vec::new(),
             nexts: BinaryHeap::new(),
+            expired: Vec::new(),
             looks: LOOK_MAX,
             room: HashMap::new(),
             rates_asked: HashSet::new(),
@@ -195,20 +204,27 @@ impl<'a> Search<'a> {
         let columns = |row: &Row<'_>| {
             // A damaged row is found out when the job is read.
             let bytes = row.get::<_, i64>(4).unwrap_or(0) as u64;
-            Ok(([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?], bytes))
+            let expires_at = row.get::<_, Option<i64>>(5).unwrap_or(None).map(Timestamp);
+            Ok(([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?], bytes, expires_at))
         };
         while self.looks > 0 {
             let [rank, run_at, tie, id] = *behind;
             let found = find.query_row([*type_id, rank, run_at, tie, id], columns).optional()?;
-            let Some((place, bytes)) = found else { return Ok(false) };
+            let Some((place, bytes, expires_at)) = found else { return Ok(false) };
             let [rank, run_at, tie, id] = place;
             if self.rank.is_some_and(|only| only != rank) {
                 return Ok(false);
             }
             self.looks -= 1;
             *behind = place;
+            if expires_at.is_some_and(|at| at <= self.now) {
+                let rank = if *hidden { rank + row::HIDDEN_RANK } else { rank };
+                let (type_id, run_at) = (*type_id, Timestamp(run_at));
+                self.expired.push(QueueKey { type_id, rank, run_at, tie, id });
+                continue;
+            }
             if bytes <= self.take.payload_bytes_max {
-                self.nexts.push(Reverse((rank, run_at, tie, name.clone(), id, source, bytes)));
+                self.nexts.push(Reverse((rank, run_at, tie, name.clone(), id, source)));
                 return Ok(true);
             }
         }
@@ -225,7 +241,6 @@ impl<'a> Search<'a> {
         let mut front = self.next_front(&mut fronts)?;
         let (mut wanted, mut passed, mut scanned) = (Vec::new(), 0, 0);
         let mut next = None;
-        let mut bytes_left = self.take.payload_bytes_max;
         while wanted.len() < self.take.limit as usize {
             while let Some(Front { type_id, name, place }) = &front {
                 let before = |Reverse((rank, run_at, tie, next, ..)): &Next| {
@@ -245,23 +260,19 @@ impl<'a> Search<'a> {
                 }
                 front = self.next_front(&mut fronts)?;
             }
-            let Some(Reverse((.., name, id, source, bytes))) = self.nexts.pop() else { break };
+            let Some(Reverse((.., name, id, source))) = self.nexts.pop() else { break };
             // The other queue of the type may have used up the room.
             let room = self.room.get_mut(&name);
             if room.as_ref().is_some_and(|room| **room == 0) {
                 continue;
             }
-            bytes_left = match bytes_left.checked_sub(bytes) {
-                Some(left) => left,
-                None => break,
-            };
             room.into_iter().for_each(|room| *room -= 1);
             wanted.push((id, self.sources[source].type_id));
             self.advance(source)?;
         }
         let next = next.filter(|_| wanted.is_empty());
         let full = self.full || self.room.values().any(|room| *room == 0);
-        Ok(Found { wanted, full, next })
+        Ok(Found { wanted, expired: self.expired, full, next })
     }
 
     /// The parameters of `FRONTS`: where the search begins.

@@ -8,7 +8,7 @@ use windlass_core::limit::LOG_ATTEMPTS_MAX;
 use windlass_core::log::Log;
 use windlass_core::outcome::Json;
 use windlass_core::retry::Verdict;
-use windlass_core::state::{self, Ending, Event};
+use windlass_core::state::{self, Event};
 use windlass_core::store::{Inserted, LeaseRef, SettleAnswer, Settled, Settlement};
 use windlass_core::time::Timestamp;
 use windlass_core::{NewJob, State};
@@ -28,6 +28,7 @@ const LEASED: &str = "
     SELECT l.type_id, l.token, l.expires_at, l.attempt, l.started_at,
            j.priority, j.parts, j.unique_key, j.run_at
       FROM lease l JOIN job j ON j.id = l.id WHERE l.id = ?1";
+const DROP_LEASE: &str = "DELETE FROM lease WHERE id = ?1";
 const END: &str = "
     UPDATE job
        SET state = ?2, attempt = ?3, token = ?4, started_at = ?5, finished_at = ?6, purge_at = ?7,
@@ -72,22 +73,40 @@ pub(crate) struct End<'a> {
 }
 
 pub(crate) fn job_settle(tx: &mut Tx<'_>, settlements: &[Settlement]) -> Result<SettleAnswer> {
-    let mut leased = tx.conn.prepare_cached(LEASED)?;
+    let mut statements = Statements::prepare(tx.conn)?;
     let mut answer = SettleAnswer::default();
     answer.settled.reserve_exact(settlements.len());
     for settlement in settlements {
-        answer.settled.push(settle_one(tx, &mut leased, settlement, &mut answer.moved)?);
+        answer.settled.push(settle_one(tx, &mut statements, settlement, &mut answer.moved)?);
     }
     Ok(answer)
 }
 
+/// The statements that nearly every settlement needs, prepared once for all of them.
+struct Statements<'c> {
+    find: CachedStatement<'c>,
+    drop_lease: CachedStatement<'c>,
+    end: CachedStatement<'c>,
+}
+
+impl<'c> Statements<'c> {
+    fn prepare(conn: &'c Connection) -> Result<Statements<'c>> {
+        Ok(Statements {
+            find: conn.prepare_cached(LEASED)?,
+            drop_lease: conn.prepare_cached(DROP_LEASE)?,
+            end: conn.prepare_cached(END)?,
+        })
+    }
+}
+
 fn settle_one(
     tx: &mut Tx<'_>,
-    find: &mut CachedStatement<'_>,
+    statements: &mut Statements<'_>,
     settlement: &Settlement,
     moved: &mut MovedJobs,
 ) -> Result<Settled> {
     let id = settlement.lease.id.get();
+    let find = &mut statements.find;
     let Some(mut leased) = find_leased(find, id)? else { return Ok(Settled::Stale) };
     let now = tx.now;
     let broken_too_early = settlement.only_if_expired
@@ -108,7 +127,7 @@ fn settle_one(
     }
     let waits = waits_for_children(tx.conn, &leased, settlement)?;
     if !waits {
-        drop_lease(tx, id, leased.type_id)?;
+        drop_lease_by(tx, &mut statements.drop_lease, id, leased.type_id)?;
     }
     if let Some(data) = &settlement.data {
         put_result(tx.conn, id, data)?;
@@ -129,7 +148,8 @@ fn settle_one(
         Verdict::End(ending) => {
             let state = after(Event::End(ending));
             let unique = leased.unique.as_deref();
-            end(tx, &leased.ending(settlement, state, unique, now))?;
+            let ending = leased.ending(settlement, state, unique, now);
+            end_by(tx, &mut statements.end, &ending)?;
         }
         Verdict::Again { after: pause } => {
             after(Event::Again);
@@ -163,8 +183,7 @@ fn add_if_new(tx: &mut Tx<'_>, new: &NewJob, moved: &mut MovedJobs) -> Result<()
 
 /// Whether the attempt ended well and the job has children that have not ended.
 fn waits_for_children(conn: &Connection, leased: &Leased, by: &Settlement) -> Result<bool> {
-    let well = matches!(by.verdict, Verdict::End(Ending::Finished) | Verdict::Repeat { .. });
-    if !well || leased.parts & part::FAMILY == 0 {
+    if !by.ended_well() || leased.parts & part::FAMILY == 0 {
         return Ok(false);
     }
     Ok(family::children(conn, by.lease.id, None)?.pending())
@@ -187,6 +206,8 @@ fn find_leased(leased: &mut CachedStatement<'_>, id: i64) -> Result<Option<Lease
     }))
 }
 
+/// The state after this event; panics if it is not allowed. Jobs that are queued again need only
+/// the check: the row of a running job says `queued`.
 fn after(event: Event) -> State {
     state::next(State::Running, event).expect("a running job may end or be queued again")
 }
@@ -218,6 +239,10 @@ impl Leased {
 /// Ends a job that has already left its queue or lease.
 pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
     let mut update = tx.conn.prepare_cached(END)?;
+    end_by(tx, &mut update, end)
+}
+
+fn end_by(tx: &mut Tx<'_>, update: &mut CachedStatement<'_>, end: &End<'_>) -> Result<()> {
     update.execute(params![
         end.id,
         row::state_number(end.state),
@@ -241,7 +266,7 @@ pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Without a new time, the job keeps its old one.
+/// Without a new time, the job keeps its old one and its place.
 fn queue_again(
     tx: &mut Tx<'_>,
     leased: &Leased,
@@ -250,9 +275,14 @@ fn queue_again(
     run_at: Option<Timestamp>,
 ) -> Result<()> {
     let due = run_at.is_none_or(|at| at <= tx.now);
-    let run_at = run_at.unwrap_or(leased.run_at);
     let id = settlement.lease.id.get();
-    let parts = extra::retimed(tx.conn, id, leased.parts)?;
+    let (run_at, tie, parts) = match run_at {
+        Some(run_at) => (run_at, 0, extra::retimed(tx.conn, id, leased.parts)?),
+        None => {
+            let parts = leased.parts & !part::LENT;
+            (leased.run_at, extra::tie(tx.conn, id, parts)?, parts)
+        }
+    };
     let mut update = tx.conn.prepare_cached(QUEUE_AGAIN)?;
     update.execute(params![
         id,
@@ -264,13 +294,23 @@ fn queue_again(
         settlement.ended.map(|ended| ended.status.get()),
         parts,
     ])?;
-    let key = QueueKey { type_id: leased.type_id, rank: leased.rank, run_at, tie: 0, id };
+    let key = QueueKey { type_id: leased.type_id, rank: leased.rank, run_at, tie, id };
     queue::add(tx, key, due)
 }
 
 /// Deletes the lease; the caller writes what becomes of the job.
 pub(crate) fn drop_lease(tx: &mut Tx<'_>, id: i64, type_id: i64) -> Result<()> {
-    tx.conn.prepare_cached("DELETE FROM lease WHERE id = ?1")?.execute([id])?;
+    let mut delete = tx.conn.prepare_cached(DROP_LEASE)?;
+    drop_lease_by(tx, &mut delete, id, type_id)
+}
+
+fn drop_lease_by(
+    tx: &mut Tx<'_>,
+    delete: &mut CachedStatement<'_>,
+    id: i64,
+    type_id: i64,
+) -> Result<()> {
+    delete.execute([id])?;
     tx.count(type_id, Counter::Running, -1);
     Ok(())
 }

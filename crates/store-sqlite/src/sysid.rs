@@ -61,12 +61,19 @@ pub(crate) fn boot_next(tx: &mut Tx<'_>) -> Result<Boot> {
     Ok(boot)
 }
 
-/// When leases on the beat of this sysid expire, if it belongs to that boot.
-pub(crate) fn beat_until(conn: &Connection, sysid: Sysid, boot: Boot) -> Result<Timestamp> {
+/// When leases on the beat of this sysid expire, if it belongs to that boot and has not run out.
+pub(crate) fn beat_until(tx: &Tx<'_>, sysid: Sysid, boot: Boot) -> Result<Timestamp> {
     let find = "SELECT expires_at FROM sysid WHERE sysid = ?1 AND boot = ?2 AND released = 0";
-    let until =
-        conn.prepare_cached(find)?.query_row(params![sysid.get(), boot.0], |row| row.get(0));
-    until.optional()?.map(Timestamp).ok_or_else(|| not_yours(sysid))
+    let mut find = tx.conn.prepare_cached(find)?;
+    let until = find.query_row(params![sysid.get(), boot.0], |row| row.get(0)).optional()?;
+    match until.map(Timestamp) {
+        None => Err(not_yours(sysid)),
+        Some(until) if until <= tx.now => {
+            let why = format!("sysid {sysid} has run out and was not renewed yet");
+            Err(Failure::Store(Error::Unavailable(why.into())))
+        }
+        Some(until) => Ok(until),
+    }
 }
 
 /// When the lease of this job, which is on its owner's beat, expires.

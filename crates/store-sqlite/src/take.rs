@@ -1,12 +1,11 @@
 //! Takes: hands out due jobs by name; a decision says what becomes of each.
 
 use rusqlite::Connection;
-use windlass_core::edit::{FullJob, Take, TakeAnswer, TakenJob};
+use windlass_core::edit::{FullJob, Take, TakeAnswer, TakeRoom, TakenJob};
 use windlass_core::limit::CHILDREN_SHOWN_MAX;
 use windlass_core::{Job, JobId, Payload, State};
 
 use crate::claim;
-use crate::damaged;
 use crate::edit;
 use crate::error::{Failure, Result};
 use crate::family;
@@ -15,26 +14,35 @@ use crate::queue;
 use crate::row::{self, Stored};
 use crate::search::{Found, Search};
 use crate::tx::Tx;
+use crate::withheld;
 
 /// `None` if no requested job is ready, but some may be among the due jobs that are not promoted
-/// yet, or behind damaged ones: then the caller tries again.
+/// yet, or behind damaged or expired ones: then `write_when_ready` tries again.
 pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer>> {
     let more_due = queue::promote(tx)?;
+    // The search reads counters and fronts from the rows of types.
     tx.apply_counts()?;
     let now = tx.now;
-    let Found { wanted, full, next } = Search::new(tx, take)?.run()?;
-    if wanted.is_empty() && more_due {
+    let Found { wanted, expired, full, next } = Search::new(tx, take)?.run()?;
+    let any_expired = !expired.is_empty();
+    for key in expired {
+        queue::remove(tx, key)?;
+        withheld::add(tx, key.type_id, key.id)?;
+    }
+    if wanted.is_empty() && (more_due || any_expired) {
         return Ok(None);
     }
     let (mut took, mut any_damaged) = (TakeAnswer { full, next, ..TakeAnswer::default() }, false);
+    let mut room = TakeRoom::of(take);
     for (id, type_id) in wanted {
         tx.asked(type_id, now);
-        match row::unless_damaged(id, Candidate::read(tx.conn, id))? {
+        match row::unless_damaged(id, Candidate::read(tx.conn, id, take.payload_bytes_max))? {
+            Some(candidate) if !room.has_place(candidate.payloads()) => break,
             Some(candidate) => take_one(tx, candidate, take, &mut took)?,
             None => {
                 any_damaged = true;
                 queue::remove_damaged(tx, type_id, id)?;
-                damaged::set_aside(tx, type_id, id)?;
+                withheld::add(tx, type_id, id)?;
             }
         }
     }
@@ -57,15 +65,22 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn read(conn: &Connection, id: i64) -> Result<Candidate> {
+    fn read(conn: &Connection, id: i64, mut children_bytes: u64) -> Result<Candidate> {
         let missing = || Failure::corrupt(format!("job {id} is ready but has no row"));
         let stored = row::find(conn, id)?.ok_or_else(missing)?;
         let before = edit::full_job(conn, &stored)?;
         let parent = family::parent(conn, &stored.job)?;
         let parent = parent.map(|parent| edit::full_job(conn, &parent)).transpose()?;
-        let finished = ended_children(conn, &stored.job, State::Finished)?;
-        let cancelled = ended_children(conn, &stored.job, State::Cancelled)?;
+        let mut ended = |state| ended_children(conn, &stored.job, state, &mut children_bytes);
+        let (finished, cancelled) = (ended(State::Finished)?, ended(State::Cancelled)?);
         Ok(Candidate { stored, before, parent, finished, cancelled })
+    }
+
+    /// All that are in memory.
+    fn payloads(&self) -> impl Iterator<Item = &Payload> {
+        let jobs = [&self.before].into_iter().chain(&self.parent).map(|full| &full.payload);
+        let children = self.finished.iter().chain(&self.cancelled);
+        jobs.chain(children.map(|(_, payload)| payload))
     }
 }
 
@@ -92,7 +107,13 @@ pub(crate) const ENDED_CHILDREN: &str = "
       FROM aside a CROSS JOIN job j ON j.id = a.id
      WHERE a.parent_id = ?1 AND a.state = ?2 ORDER BY a.id LIMIT ?3";
 
-fn ended_children(conn: &Connection, job: &Job, state: State) -> Result<Vec<(JobId, Payload)>> {
+/// Reads the payloads that fit into `bytes_left`.
+fn ended_children(
+    conn: &Connection,
+    job: &Job,
+    state: State,
+    bytes_left: &mut u64,
+) -> Result<Vec<(JobId, Payload)>> {
     let mut children = Vec::new();
     if !job.children {
         return Ok(children);
@@ -101,9 +122,15 @@ fn ended_children(conn: &Connection, job: &Job, state: State) -> Result<Vec<(Job
     let values = [job.id.get(), row::state_number(state), CHILDREN_SHOWN_MAX as i64];
     let mut rows = find.query(values)?;
     while let Some(row) = rows.next()? {
-        let id = row.get(3)?;
-        let (id, payload) = (row::job_id(id)?, claim::payload(conn, id, row, [0, 1, 2])?);
-        children.push((id, edit::in_one(conn, id, payload)?));
+        let (id, bytes) = (row.get(3)?, row.get::<_, i64>(0)? as u64);
+        let payload = match bytes <= *bytes_left {
+            true => {
+                edit::in_one(conn, row::job_id(id)?, claim::payload(conn, id, row, [0, 1, 2])?)?
+            }
+            false => Payload::Pieces { bytes },
+        };
+        *bytes_left = bytes_left.saturating_sub(payload.inline_len());
+        children.push((row::job_id(id)?, payload));
     }
     Ok(children)
 }

@@ -25,7 +25,9 @@ use windlass_core::store::{
     Revision, Settled, Settlement, SysidReserve, WaitingType,
 };
 use windlass_core::time::{Clock, ManualClock};
-use windlass_core::{Job, Lang, Lease, Log, NewJob, State, Status, Sysid, TypeKey, TypeSettings};
+use windlass_core::{
+    Job, Lang, Lease, Log, NewJob, Payload, State, Status, Sysid, TypeKey, TypeSettings,
+};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, done, id, insert, job, key, tenant};
@@ -79,7 +81,16 @@ impl Damaged {
     async fn claim(&self, limit: u32, token: i64, hold: Hold) -> Vec<Claimed> {
         let picks = vec![Pick { key: key(), limit, floor: None }];
         let owner = Sysid::new(7).unwrap();
-        self.store.job_claim(Claim { picks, owner, token: Token(token), hold }).await.unwrap()
+        self.store
+            .job_claim(Claim {
+                picks,
+                owner,
+                token: Token(token),
+                hold,
+                payload_bytes_max: u64::MAX,
+            })
+            .await
+            .unwrap()
     }
 
     async fn settle(&self, claimed: &[Claimed], ending: Ending) {
@@ -98,6 +109,10 @@ impl Damaged {
 
     /// Takes jobs of all types by a pattern.
     async fn take(&self, limit: u32) -> Vec<i64> {
+        self.take_within(u64::MAX, limit).await
+    }
+
+    async fn take_within(&self, payload_bytes_max: u64, limit: u32) -> Vec<i64> {
         let decide = |whole: &FullJob, _, now| {
             let owner = Sysid::new(7).unwrap();
             let lease = Lease { owner, token: Token(1), expires_at: now + LEASE, on_beat: false };
@@ -105,7 +120,7 @@ impl Damaged {
             TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
         };
         let take = Take::new(tenant(), Names::Glob("*".into()), limit, Arc::new(decide));
-        let took = self.store.job_take(take).await.unwrap();
+        let took = self.store.job_take(Take { payload_bytes_max, ..take }).await.unwrap();
         took.given.iter().map(|taken| taken.job.id.get()).collect()
     }
 
@@ -168,10 +183,10 @@ async fn other_jobs_are_claimed() {
         let pick = |key, limit| Pick { key, limit, floor: None };
         let picks = vec![pick(key(), 2), pick(other, 1)];
         let (owner, hold) = (Sysid::new(7).unwrap(), Hold::For(LEASE));
-        let claim = Claim { picks, owner, token: Token(1), hold };
+        let claim = Claim { picks, owner, token: Token(1), hold, payload_bytes_max: u64::MAX };
         let claimed = of.store.job_claim(claim).await.unwrap();
-        assert_eq!(claimed_numbers(&claimed), [1, 9], "{sql}");
-        assert_eq!(claimed_numbers(&of.claim(9, 2, hold).await), [3, 4, 5], "{sql}");
+        assert_eq!(claimed_numbers(&claimed), [1, 3, 9], "{sql}");
+        assert_eq!(claimed_numbers(&of.claim(9, 2, hold).await), [4, 5], "{sql}");
         let stats = of.store.type_stats(Some(&tenant())).await.unwrap();
         let running: u64 = stats.iter().map(|stats| stats.running).sum();
         assert_eq!(running, 5, "{sql}");
@@ -263,6 +278,21 @@ async fn the_last_child_of_a_damaged_parent_ends_when_the_parent_is_repaired() {
     of.store.job_settle(end(), Durability::Synced).await.unwrap();
     let parent = of.store.job_get(&tenant(), id(DAMAGED)).await.unwrap().unwrap();
     assert_eq!(parent.state, State::Queued);
+}
+
+#[tokio::test]
+async fn a_parent_is_taken_although_its_child_is_larger_than_its_row_says() {
+    let of = Damaged::with_jobs([NewJob { payload: Payload::Inline("".into()), ..job(1) }]).await;
+    let parent = of.claim(1, 1, Hold::For(LEASE)).await;
+    let child = NewJob { parent: Some(id(1)), paused: true, ..job(2) };
+    of.store.job_insert(insert(vec![child], Durability::Synced)).await.unwrap();
+    of.settle_as(&parent, Settled::Paused).await;
+    let child = of.claim(1, 2, Hold::For(LEASE)).await;
+    assert!(child[0].job.payload_bytes > 0);
+    of.settle(&child, Ending::Finished).await;
+    let smaller = "UPDATE job SET payload_bytes = 0 WHERE id = 2";
+    assert_eq!(Connection::open(&of.path).unwrap().execute(smaller, []).unwrap(), 1);
+    assert_eq!(of.take_within(0, 9).await, [1]);
 }
 
 #[tokio::test]

@@ -114,6 +114,30 @@ async fn an_empty_file_becomes_a_store() {
     assert!(store.job_get(&tenant(), id(1)).await.unwrap().is_some());
 }
 
+/// SQLite's journal is synced before the file is written, whose sectors then arrive in any order.
+#[tokio::test]
+async fn a_power_cut_while_the_file_is_created_leaves_something_that_becomes_a_store() {
+    let (made, left) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = left.path().join("jobs.db");
+    let creating = Connection::open(made.path().join("jobs.db")).unwrap();
+    creating.pragma_update(None, "cache_size", 1).unwrap();
+    creating.execute_batch("BEGIN; CREATE TABLE t (x)").unwrap();
+    for _ in 0..20 {
+        creating.execute("INSERT INTO t VALUES (randomblob(3000))", []).unwrap();
+    }
+    for name in ["jobs.db", "jobs.db-journal"] {
+        std::fs::copy(made.path().join(name), left.path().join(name)).unwrap();
+    }
+    let mut bytes = std::fs::read(&path).unwrap();
+    assert!(bytes.len() > 512, "some of it has reached the disk");
+    bytes[..512].fill(0);
+    std::fs::write(&path, &bytes).unwrap();
+    closed_store(&path).await;
+    assert_consistent(&path);
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(matches!(refused(&path), Error::Corrupt(_)), "without the journal it is nothing");
+}
+
 #[tokio::test]
 async fn a_closed_store_leaves_one_file_and_answers_no_more() {
     let directory = TempDir::new().unwrap();

@@ -96,6 +96,7 @@ impl Glut {
             owner: Sysid::new(1).unwrap(),
             token: Token(TOKEN.fetch_add(1, Ordering::Relaxed)),
             hold: Hold::For(Duration::from_secs(10)),
+            payload_bytes_max: u64::MAX,
         };
         self.store.job_claim(claim).await.unwrap()
     }

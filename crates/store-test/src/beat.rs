@@ -10,7 +10,7 @@ use windlass_core::{JobId, Lease, NewJob, State, Timestamp, TypeKey};
 use crate::Harness;
 use crate::fixture::{
     FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, globex, id, job, job_of, key,
-    lease_ref, numbers, pick, priority, release, settlement, sysid,
+    lease_ref, numbers, pick, priority, release, settlement, sysid, token,
 };
 use crate::kin::put;
 
@@ -156,6 +156,20 @@ pub async fn a_daemon_finds_all_that_it_holds_in_pages(harness: &dyn Harness) {
     assert!(held.iter().all(|lease| lease.tenant == acme()) && key("t").tenant == acme());
 }
 
+pub async fn a_claim_is_found_by_its_token(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add((1..=6).map(job)).await;
+    let for_worker = store.claim("t", 3, NOW).await;
+    store.claim("t", 1, NOW).await;
+    let on_beat = claim(&store, grant, 1).await.remove(0);
+    store.settle(settlement(&for_worker[1], FINISHED)).await;
+    let held = [&for_worker[0], &for_worker[2], &on_beat].map(lease_ref);
+    let tokens = vec![held[0].token, held[2].token, token()];
+    assert_eq!(store.lease_claimed(tokens.clone(), 10).await.unwrap(), held);
+    assert_eq!(store.lease_claimed(tokens, 2).await.unwrap(), held[..2]);
+    assert_eq!(store.lease_claimed(Vec::new(), 10).await.unwrap(), []);
+}
+
 pub async fn what_has_ended_is_not_held(harness: &dyn Harness) {
     let (store, grant) = with_daemon(harness).await;
     store.add((1..=4).map(job)).await;
@@ -187,6 +201,17 @@ pub async fn a_claim_on_the_beat_of_a_number_that_was_given_back_takes_nothing(
     let refused = store.job_claim(on_beat(grant, 1)).await;
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     assert_eq!(store.get(1).await.state, State::Queued);
+}
+
+/// Another daemon may already break leases on it.
+pub async fn a_claim_on_the_beat_of_a_number_that_has_run_out_takes_nothing(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    let refused = store.at(after(10)).job_claim(on_beat(grant, 1)).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    assert_eq!(store.get(1).await.state, State::Queued);
+    beat(&store, grant, after(11)).await;
+    assert_eq!(claim(&store, grant, 1).await.len(), 1);
 }
 
 /// A late beat makes them valid again, unless they were broken in the meantime.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{Claim, Error, Hold, Pick, Settled};
-use windlass_core::{Job, Lease, NewJob, State, TypeKey};
+use windlass_core::{Job, Lease, NewJob, Payload, State, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{
@@ -21,6 +23,7 @@ pub async fn s0_13_a_claimed_job_has_an_owner_and_a_time_out(harness: &dyn Harne
         owner: sysid(4095),
         token: Token(3),
         hold: Hold::For(LEASE),
+        payload_bytes_max: u64::MAX,
     };
     let claimed = store.at(after(2)).job_claim(claim).await.unwrap();
 
@@ -76,6 +79,30 @@ pub async fn no_more_than_the_limit(harness: &dyn Harness) {
     assert_eq!(store.claim("t", 2, NOW).await.len(), 2);
     assert_eq!(store.claim("t", u32::MAX, NOW).await.len(), 3);
     assert!(store.claim("t", 10, NOW).await.is_empty());
+}
+
+pub async fn payloads_have_a_limit_together(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let with_payload = |number, bytes| {
+        let payload = Payload::Inline(Bytes::from(vec![b'x'; bytes]));
+        NewJob { payload, ..job(number) }
+    };
+    let other = NewJob { key: key("u"), ..with_payload(5, 1) };
+    store.add([1, 2, 3].map(|number| with_payload(number, 10))).await;
+    store.add([with_payload(4, 30), other]).await;
+    let claim = |payload_bytes_max| {
+        let picks = vec![pick("t", 9), pick("u", 9)];
+        let store = &store;
+        async move {
+            let claim = Claim { payload_bytes_max, ..claim_of(picks) };
+            store.at(NOW).job_claim(claim).await.unwrap()
+        }
+    };
+    let first = claim(11).await;
+    assert_eq!(claimed_numbers(&first), [1, 2], "the second brings them to the limit");
+    assert_eq!(first[0].left, 2, "the others are ready");
+    assert_eq!(claimed_numbers(&claim(1).await), [3], "one job at least");
+    assert_eq!(claimed_numbers(&claim(31).await), [4, 5], "the types behind it, too");
 }
 
 pub async fn skips_suspended_types(harness: &dyn Harness) {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use windlass_core::job::Ended;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{Changed, Claimed, Settled, Settlement};
-use windlass_core::{Extra, Job, Json, NewJob, State};
+use windlass_core::{Extra, Job, Json, NewJob, State, Status};
 
 use crate::Harness;
 use crate::fixture::{
@@ -182,6 +183,20 @@ pub async fn a_parent_without_pending_children_ends(harness: &dyn Harness) {
     store.cancel(4, NOW).await;
     end(&store, &parent, FINISHED).await;
     assert_eq!(store.state(1).await, State::Finished);
+}
+
+pub async fn a_parent_that_repeats_after_a_failure_leaves_them_too(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let mut parent = store.parent_with([2]).await;
+    let repeat = Verdict::Repeat { run_at: NOW };
+    for ended in [Some(Status::FAILED), Some(Status::ERROR), None] {
+        let failed = Settlement { ended: ended.map(Ended::from), ..settlement(&parent, repeat) };
+        assert_eq!(store.settle(failed).await, Settled::Done, "{ended:?}");
+        assert_eq!(store.states([1, 2]).await, [QUEUED, PAUSED], "{ended:?}");
+        parent = store.claim_one("parent", NOW).await;
+    }
+    assert_eq!(store.settle(settlement(&parent, repeat)).await, Settled::Paused);
+    assert_eq!(store.states([1, 2]).await, [PAUSED, QUEUED]);
 }
 
 pub async fn a_parent_that_fails_leaves_its_children(harness: &dyn Harness) {

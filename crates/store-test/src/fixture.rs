@@ -98,7 +98,8 @@ pub(crate) fn token() -> Token {
 
 /// A claim by daemon 7 for a worker.
 pub(crate) fn claim_of(picks: Vec<Pick>) -> Claim {
-    Claim { picks, owner: sysid(7), token: token(), hold: Hold::For(LEASE) }
+    let hold = Hold::For(LEASE);
+    Claim { picks, owner: sysid(7), token: token(), hold, payload_bytes_max: u64::MAX }
 }
 
 pub(crate) fn lease_ref(claimed: &Claimed) -> LeaseRef {

@@ -29,6 +29,7 @@ mod insert;
 mod journal;
 mod kin;
 mod lifecycle;
+mod lifetime;
 mod list;
 mod log;
 pub mod model;

@@ -92,6 +92,7 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
         job_claim(claim_of(vec![pick("t", 1)]))
         job_renew(Renew { leases: vec![lease.clone()], hold: None })
         lease_mine(sysid(7), None, 1)
+        lease_claimed(vec![lease.token], 1)
         lease_expired(1)
         job_settle([settlement(&claimed, FINISHED)].into(), synced)
         job_progress(vec![(lease, progress)])

@@ -3,7 +3,7 @@
 use windlass_core::job::Ended;
 use windlass_core::retry::Verdict;
 use windlass_core::store::{Inserted, Settled};
-use windlass_core::{Job, NewJob, State, Status};
+use windlass_core::{Extra, Job, NewJob, State, Status};
 
 use crate::Harness;
 use crate::fixture::{
@@ -57,6 +57,24 @@ pub async fn a_released_job_is_otherwise_as_it_was(harness: &dyn Harness) {
     assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));
     let same_key = NewJob { id: id(2), ..new };
     assert_eq!(store.insert([same_key]).await, [Inserted::Held(id(1))]);
+}
+
+pub async fn a_job_that_was_not_begun_keeps_its_order_and_the_text_of_its_time(
+    harness: &dyn Harness,
+) {
+    let store = Subject::fresh(harness).await;
+    let text = Some("2027-01-15 08:00:00".into());
+    let extra = |order_key| Extra { order_key, run_at_text: text.clone(), ..Extra::default() };
+    // Later numbers go first.
+    let jobs = (1..=3).map(|number| NewJob { extra: extra(-number), ..job(number) });
+    store.add(jobs).await;
+    let claimed = store.claim("t", 2, NOW).await;
+    assert_eq!(claimed_numbers(&claimed), [3, 2]);
+    for claimed in &claimed {
+        store.settle(settlement(claimed, Verdict::Release { after: None })).await;
+    }
+    assert_eq!(store.get(2).await.extra, extra(-2));
+    assert_eq!(claimed_numbers(&store.claim("t", 3, NOW).await), [3, 2, 1]);
 }
 
 pub async fn a_job_that_was_not_begun_goes_back_to_its_old_place(harness: &dyn Harness) {

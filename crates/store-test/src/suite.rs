@@ -77,6 +77,7 @@ suite! { $
         s2_26_the_oldest_goes_first
         the_most_urgent_go_first
         no_more_than_the_limit
+        payloads_have_a_limit_together
         skips_suspended_types
         each_pick_gets_its_own
         a_type_may_be_picked_twice
@@ -102,9 +103,11 @@ suite! { $
         a_renewed_lease_leaves_the_beat
         a_decision_keeps_a_lease_on_the_beat
         a_daemon_finds_all_that_it_holds_in_pages
+        a_claim_is_found_by_its_token
         what_has_ended_is_not_held
         a_late_release_leaves_the_next_owners_leases
         a_claim_on_the_beat_of_a_number_that_was_given_back_takes_nothing
+        a_claim_on_the_beat_of_a_number_that_has_run_out_takes_nothing
         a_beat_that_is_late_prolongs_leases_that_ran_out
         what_a_daemon_holds_comes_in_the_order_of_ids
         leases_of_all_kinds_run_out_in_one_order
@@ -123,7 +126,20 @@ suite! { $
         a_release_keeps_how_an_earlier_attempt_ended
         s2_36_a_released_job_goes_back_to_its_place
         a_released_job_is_otherwise_as_it_was
+        a_job_that_was_not_begun_keeps_its_order_and_the_text_of_its_time
         a_job_that_was_not_begun_goes_back_to_its_old_place
+    }
+    lifetime {
+        a_job_is_claimed_only_before_its_expiry
+        a_claim_gets_what_is_behind_expired_jobs
+        a_floor_skips_what_has_expired
+        an_expired_job_takes_no_room_for_payloads
+        an_expired_job_that_claims_have_skipped_is_given_up
+        an_expired_job_that_claims_have_skipped_can_be_changed
+        a_job_that_expired_while_it_ran_is_not_claimed_again
+        a_take_skips_expired_jobs
+        a_job_is_found_behind_very_many_that_have_expired
+        an_expired_job_is_ready_again_when_the_clock_is_set_back
     }
     clock {
         a_ready_job_stays_ready
@@ -401,6 +417,8 @@ suite! { $
         suspended_types_give_nothing
         tenants_take_their_own
         a_job_comes_with_its_parent_or_its_ended_children
+        jobs_have_to_fit_together_with_their_parents
+        ended_children_are_shown_with_the_payloads_that_fit
         few_names_are_found_among_very_many
         whoever_takes_looks_after_a_type
         takers_never_take_the_same_job
@@ -419,6 +437,7 @@ suite! { $
         a_removed_child_wakes_its_parent
         a_parent_without_pending_children_ends
         a_parent_that_fails_leaves_its_children
+        a_parent_that_repeats_after_a_failure_leaves_them_too
         a_cancelled_parent_takes_its_waiting_children_along
         a_parent_settled_as_cancelled_takes_them_along_too
         a_removed_parent_leaves_no_child_paused

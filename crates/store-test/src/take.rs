@@ -345,6 +345,33 @@ pub async fn a_job_comes_with_its_parent_or_its_ended_children(harness: &dyn Har
     assert_eq!(took.given[0].cancelled, [of(3)]);
 }
 
+pub async fn jobs_have_to_fit_together_with_their_parents(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let claimed = store.parent_with([2, 3, 4, 5]).await;
+    store.settle(settlement(&claimed, FINISHED)).await;
+    let bytes = store.get(1).await.payload_bytes;
+    for (bytes_max, expected) in [(bytes, vec![2]), (5 * bytes, vec![3, 4]), (2 * bytes, vec![5])] {
+        let some = Take { payload_bytes_max: bytes_max, ..take(glob("child"), 9, NOW) };
+        assert_eq!(taken_numbers(&store.job_take(some).await.unwrap()), expected);
+    }
+}
+
+pub async fn ended_children_are_shown_with_the_payloads_that_fit(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let claimed = store.parent_with([2, 3, 4, 5]).await;
+    store.settle(settlement(&claimed, FINISHED)).await;
+    for (number, state) in [(2, State::Finished), (3, State::Cancelled), (5, State::Finished)] {
+        store.alter(number, |job| job.state = state).await;
+    }
+    store.alter(1, |job| job.state = State::Queued).await;
+    let bytes = store.get(1).await.payload_bytes;
+    let some = Take { payload_bytes_max: 2 * bytes, ..take(glob("parent"), 9, NOW) };
+    let took = store.job_take(some).await.unwrap();
+    let of = |number| (id(number), job(number).payload);
+    assert_eq!(took.given[0].finished, [of(2), of(5)]);
+    assert_eq!(took.given[0].cancelled, [(id(3), Payload::Pieces { bytes })], "no room is left");
+}
+
 pub async fn few_names_are_found_among_very_many(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=1200).map(|n| urgent(&format!("many/{n:04}"), n, 900))).await;

@@ -6,10 +6,12 @@
 //! - `port`: ports that no other test has.
 //! - `folder`: a test's own files.
 //! - `http`: a client that sends exactly the given bytes.
+//! - `corpus`: the inputs of fuzz targets, and changes of them.
 
 // The output of a process is printed when its test fails.
 #![allow(clippy::print_stderr)]
 
+pub mod corpus;
 pub mod folder;
 pub mod http;
 pub mod port;

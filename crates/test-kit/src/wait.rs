@@ -10,6 +10,10 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(15);
 
+/// This many checks are made even if the time is over: while a machine stands still, nothing that a
+/// test waits for can happen.
+const CHECKS_MIN: u32 = 1_000;
+
 /// Waits until it has happened.
 #[track_caller]
 pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
@@ -24,15 +28,14 @@ pub fn until_some<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 
 /// Like `until_some`, but returns `None` on a timeout, for callers that report it themselves.
 pub fn when_some<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let began = Instant::now();
+    let mut waited = Waited::new();
     loop {
         if let Some(found) = look() {
             return Some(found);
         }
-        if began.elapsed() > PATIENCE {
+        if !waited.pause() {
             return None;
         }
-        thread::sleep(PAUSE);
     }
 }
 
@@ -43,14 +46,34 @@ pub fn until_seen<T: Debug>(
     mut look: impl FnMut() -> T,
     enough: impl Fn(&T) -> bool,
 ) -> T {
-    let began = Instant::now();
+    let mut waited = Waited::new();
     loop {
         let seen = look();
         if enough(&seen) {
             return seen;
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}; last seen: {seen:?}");
+        assert!(waited.pause(), "waited in vain: {what}; last seen: {seen:?}");
+    }
+}
+
+struct Waited {
+    since: Instant,
+    checks: u32,
+}
+
+impl Waited {
+    fn new() -> Self {
+        Waited { since: Instant::now(), checks: 0 }
+    }
+
+    /// Pauses before the next check; false if it has been long enough.
+    fn pause(&mut self) -> bool {
+        self.checks += 1;
+        if self.checks >= CHECKS_MIN && self.since.elapsed() > PATIENCE {
+            return false;
+        }
         thread::sleep(PAUSE);
+        true
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use windlass_core::time::SystemClock;
 use windlass_core::{HandlerSpec, Lang, Runner};
 use windlass_engine::metrics::Metrics;
-use windlass_engine::{Engine, Options, Parts};
+use windlass_engine::{Engine, Options, Parts, RealDisk};
 use windlass_store_sqlite::SqliteStore;
 
 const STORE_FILE: &str = "windlass.db";
@@ -51,7 +51,7 @@ pub(crate) async fn start(dir: &Path, runner: Arc<dyn Runner>) -> anyhow::Result
     let mut options = Options::new(dir.to_owned());
     options.seed = 0;
     options.slots = (SLOTS_PER_CORE * cores()).max(SLOTS_MIN);
-    let parts = Parts { store, runner, clock: Arc::new(SystemClock) };
+    let parts = Parts { store, runner, clock: Arc::new(SystemClock), disk: Arc::new(RealDisk) };
     Engine::start(parts, options, metrics)
         .await
         .map_err(|error| anyhow!("the engine cannot start: {error}"))

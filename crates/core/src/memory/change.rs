@@ -132,7 +132,7 @@ impl State {
 
     fn is_overdue(&self, job: &Job, give_up: &GiveUp) -> bool {
         match &give_up.which {
-            Overdue::Expired => job.expires_at.is_some_and(|at| at <= self.now),
+            Overdue::Expired => job.is_expired(self.now),
             Overdue::Lost { tenant, id } => job.key.tenant == *tenant && job.id == *id,
             Overdue::Unhandled { key, due_for } => {
                 let due_until = self.now - *due_for;

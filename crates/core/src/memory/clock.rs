@@ -10,11 +10,12 @@ impl State {
     /// Moves to this moment: jobs come due, and if the wall clock was set, durations are shifted
     /// with it.
     pub(super) fn tick(&mut self, moment: Moment) {
+        let before = std::mem::replace(&mut self.now, moment.wall);
         if let Some(step) = moment.step(self.offset) {
             self.shift(step);
             self.offset = moment.offset();
+            self.note_unexpired(before);
         }
-        self.now = moment.wall;
         self.note_due();
     }
 
@@ -30,6 +31,14 @@ impl State {
         for row in self.sysids.values_mut() {
             row.shift(step);
         }
+    }
+
+    /// If the clock was set back, jobs may not be expired any more: their types get a new revision.
+    fn note_unexpired(&mut self, before: Timestamp) {
+        let jobs = self.jobs.values().map(|row| &row.job);
+        let back = jobs.filter(|job| job.is_expired(before) && !job.is_expired(self.now));
+        let keys: Vec<_> = back.map(|job| job.key.clone()).collect();
+        keys.iter().for_each(|key| self.touch(key));
     }
 
     /// Types whose jobs came due since the last call get a new revision.
@@ -51,16 +60,21 @@ impl Job {
     pub(super) fn is_queued(&self) -> bool {
         self.state == JobState::Queued
     }
+
+    pub(super) fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
 }
 
 impl super::Row {
     /// Whether a claim may take it.
-    pub(super) fn is_ready(&self) -> bool {
-        self.is_due() && !self.job.extra.hidden
+    pub(super) fn is_ready(&self, now: Timestamp) -> bool {
+        self.may_start(now) && !self.job.extra.hidden
     }
 
-    pub(super) fn is_due(&self) -> bool {
-        self.due && self.job.is_queued()
+    /// Whether a claim, or a take that asks for hidden jobs, may have it.
+    pub(super) fn may_start(&self, now: Timestamp) -> bool {
+        self.due && self.job.is_queued() && !self.job.is_expired(now)
     }
 
     /// Updates whether it is due after it was queued or left the queue.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
-use crate::job::{Boot, Job, Payload, Progress};
+use crate::job::{Boot, Job, Payload, Progress, Token};
 use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::outcome::Json;
@@ -30,6 +30,8 @@ impl Daemons for MemoryStore {
     }
 
     async fn sysid_renew(&self, renew: SysidRenew) -> Result<Timestamp, Error> {
+        self.released(|state| state.beats_held).await;
+        self.undamaged_beat()?;
         self.open()?.sysid_renew(renew)
     }
 
@@ -74,6 +76,7 @@ impl Inserts for MemoryStore {
     }
 
     async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error> {
+        self.before("payload_put").await;
         let mut state = self.open()?;
         for Piece { id, index, bytes } in pieces {
             let now = state.now;
@@ -88,6 +91,7 @@ impl Inserts for MemoryStore {
         tenant: &Tenant,
         key: &str,
     ) -> Result<Option<IdempotencyRecord>, Error> {
+        self.before("idempotency_get").await;
         Ok(self.open()?.idempotency_get(tenant, key))
     }
 }
@@ -117,6 +121,7 @@ impl Waits for MemoryStore {
     }
 
     async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error> {
+        self.before("type_named").await;
         Ok(self.open()?.type_named(&look))
     }
 }
@@ -126,7 +131,7 @@ impl Claims for MemoryStore {
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
         let claimed = self.open()?.job_claim(&claim);
         self.answer_permitted().await;
-        claimed
+        self.claim_answered(claimed)
     }
 
     async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error> {
@@ -140,6 +145,14 @@ impl Claims for MemoryStore {
         limit: usize,
     ) -> Result<Vec<LeaseRef>, Error> {
         Ok(self.open()?.lease_mine(owner, after, limit))
+    }
+
+    async fn lease_claimed(
+        &self,
+        tokens: Vec<Token>,
+        limit: usize,
+    ) -> Result<Vec<LeaseRef>, Error> {
+        Ok(self.open()?.lease_claimed(&tokens, limit))
     }
 
     async fn lease_expired(&self, limit: usize) -> Result<Vec<Job>, Error> {
@@ -202,6 +215,7 @@ impl Decides for MemoryStore {
     }
 
     async fn job_take(&self, take: Take) -> Result<TakeAnswer, Error> {
+        self.before("job_take").await;
         let taken = self.open()?.job_take(&take);
         self.answer_permitted().await;
         taken

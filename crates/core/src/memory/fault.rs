@@ -1,19 +1,36 @@
 //! Test aids: faults of a store, on demand.
 
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Poll, Waker};
 
 use crate::id::JobId;
-use crate::store::{Error, Insertion, Settlement};
+use crate::store::{Claimed, Error, Insertion, Settlement};
 use crate::sync::lock;
 
 use super::MemoryStore;
 
+/// What a test does before a call, which is named.
+type Before = dyn Fn(&'static str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+
+#[derive(Clone)]
+struct Hook(Arc<Before>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Faults {
+    hook: Option<Hook>,
     damaged: BTreeSet<JobId>,
     answers_lost: usize,
+    claims_lost: usize,
+    beats_damaged: usize,
     /// While inserts are held: how many of them may continue.
     insert_permits: Option<usize>,
     insert_held: Option<Waker>,
@@ -23,6 +40,22 @@ pub(super) struct Faults {
 }
 
 impl MemoryStore {
+    /// A test aid: from now on, `payload_put`, `idempotency_get`, `type_named` and `job_take` wait
+    /// for what this returns for their name.
+    pub fn set_hook<F>(&self, before: impl Fn(&'static str) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.faults().hook = Some(Hook(Arc::new(move |call| Box::pin(before(call)))));
+    }
+
+    pub(super) async fn before(&self, call: &'static str) {
+        let hook = self.faults().hook.clone();
+        if let Some(Hook(before)) = hook {
+            before(call).await;
+        }
+    }
+
     /// A test aid: a settlement of a damaged job fails, with its whole batch, and so does a read of
     /// its type.
     pub fn set_damaged(&self, id: JobId, damaged: bool) {
@@ -33,6 +66,28 @@ impl MemoryStore {
     /// A test aid: the next `times` inserts are carried out, and their answers are lost.
     pub fn lose_answers(&self, times: usize) {
         self.faults().answers_lost = times;
+    }
+
+    /// A test aid: the next `times` claims are carried out, and their answers are lost.
+    pub fn lose_claims(&self, times: usize) {
+        self.faults().claims_lost = times;
+    }
+
+    /// A test aid: the next `times` beats fail, as if the store were damaged.
+    pub fn damage_beats(&self, times: usize) {
+        self.faults().beats_damaged = times;
+    }
+
+    /// A test aid: how many beats are still to fail.
+    pub fn beats_damaged(&self) -> usize {
+        self.faults().beats_damaged
+    }
+
+    pub(super) fn undamaged_beat(&self) -> Result<(), Error> {
+        let mut faults = self.faults();
+        let Some(left) = faults.beats_damaged.checked_sub(1) else { return Ok(()) };
+        faults.beats_damaged = left;
+        Err(Error::Corrupt("the rows of daemons".into()))
     }
 
     /// A test aid: while inserts are held, new ones wait before they change anything.
@@ -106,6 +161,16 @@ impl MemoryStore {
                 Err(Error::Unavailable("the answer was lost".into()))
             }
         }
+    }
+
+    pub(super) fn claim_answered(
+        &self,
+        claimed: Result<Vec<Claimed>, Error>,
+    ) -> Result<Vec<Claimed>, Error> {
+        let mut faults = self.faults();
+        let Some(left) = faults.claims_lost.checked_sub(1) else { return claimed };
+        faults.claims_lost = left;
+        Err(Error::Unavailable("the answer was lost".into()))
     }
 
     pub(super) fn undamaged(&self, settlements: &[Settlement]) -> Result<(), Error> {

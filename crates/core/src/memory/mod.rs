@@ -100,6 +100,13 @@ impl MemoryStore {
         state.held.drain(..).for_each(Waker::wake);
     }
 
+    /// A test aid: while they are held, beats do not return.
+    pub fn hold_beats(&self, held: bool) {
+        let mut state = self.locked();
+        state.beats_held = held;
+        state.held.drain(..).for_each(Waker::wake);
+    }
+
     /// A test aid: how many types looks have reported so far.
     pub fn types_reported(&self) -> u64 {
         self.locked().reported
@@ -165,6 +172,7 @@ struct State {
     looks_held: bool,
     stats_held: bool,
     add_answers_held: bool,
+    beats_held: bool,
     held: Vec<Waker>,
     named_looks: u64,
 }

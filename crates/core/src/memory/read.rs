@@ -6,6 +6,7 @@ use crate::job::Job;
 use crate::name::{Tenant, TypeKey};
 use crate::state::State as JobState;
 use crate::store::{List, Page, TypeStats};
+use crate::time::Timestamp;
 
 use super::{Row, State};
 
@@ -46,7 +47,7 @@ impl State {
         }
         for row in self.jobs.values() {
             let of_type = stats.get_mut(&row.job.key).expect("a job's type is always there");
-            count(row, of_type);
+            count(row, self.now, of_type);
         }
         let asked_for = |stats: &TypeStats| match tenant {
             Some(tenant) => stats.key.tenant == *tenant,
@@ -56,10 +57,10 @@ impl State {
     }
 }
 
-fn count(row: &Row, stats: &mut TypeStats) {
+fn count(row: &Row, now: Timestamp, stats: &mut TypeStats) {
     let job = &row.job;
     match job.state {
-        JobState::Queued if row.is_ready() => {
+        JobState::Queued if row.is_ready(now) => {
             stats.ready += 1;
             let oldest = stats.oldest_ready_at.unwrap_or(job.run_at);
             stats.oldest_ready_at = Some(oldest.min(job.run_at));

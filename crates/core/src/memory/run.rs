@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use crate::edit::MovedJobs;
 use crate::id::{JobId, Sysid};
-use crate::job::{Job, Lease, Priority, Progress};
+use crate::job::{Job, Lease, Priority, Progress, Token};
 use crate::limit::LOG_ATTEMPTS_MAX;
 use crate::log::Log;
 use crate::retry::Verdict;
-use crate::state::{self, Ending, Event, State as JobState};
+use crate::state::{self, Event, State as JobState};
 use crate::store::{
     AttemptLog, Claim, Claimed, Error, Hold, LeaseRef, Pick, Renew, SettleAnswer, Settled,
     Settlement,
@@ -27,18 +27,27 @@ impl State {
                 Lease { owner, token, expires_at: self.beat_until(owner, boot)?, on_beat: true }
             }
         };
-        let (mut claimed, mut before) = (Vec::new(), Vec::new());
+        let (mut claimed, mut before) = (Vec::<Claimed>::new(), Vec::new());
+        let mut bytes_left = claim.payload_bytes_max;
         for pick in &claim.picks {
-            let (ids, left) = self.picked(pick);
+            let (ids, mut left) = self.picked(pick);
+            let first = claimed.len();
             for id in ids {
+                if bytes_left == 0 {
+                    left += 1;
+                    continue;
+                }
                 let row = self.jobs[&id].clone();
                 if row.token_newest > Some(token) {
                     self.jobs.extend(before);
                     return Err(larger_token(id));
                 }
                 before.push((id, row));
-                claimed.push(Claimed { left, ..self.take(id, lease) });
+                let taken = self.take(id, lease);
+                bytes_left = bytes_left.saturating_sub(taken.payload.inline_len());
+                claimed.push(taken);
             }
+            claimed[first..].iter_mut().for_each(|claimed| claimed.left = left);
         }
         Ok(claimed)
     }
@@ -70,6 +79,11 @@ impl State {
         behind.filter_map(mine).take(limit).collect()
     }
 
+    pub(super) fn lease_claimed(&self, tokens: &[Token], limit: usize) -> Vec<LeaseRef> {
+        let leases = self.jobs.values().filter_map(|row| LeaseRef::of(&row.job));
+        leases.filter(|lease| tokens.contains(&lease.token)).take(limit).collect()
+    }
+
     pub(super) fn job_settle(&mut self, settlements: &[Settlement]) -> SettleAnswer {
         let mut answer = SettleAnswer::default();
         for settlement in settlements {
@@ -86,6 +100,7 @@ impl State {
         if settlement.only_if_expired && lease.expires_at > now {
             return Settled::Stale;
         }
+        let well = settlement.ended_well();
         let mut adds = settlement.adds;
         if let Err((parent, unfit)) = self.begin_all(&mut adds) {
             return Settled::Unfit { parent, unfit };
@@ -99,8 +114,6 @@ impl State {
         let (id, purge_at) = (row.job.id, now + settlement.keep);
         let key = row.job.key.clone();
         self.touch(&key);
-        let well =
-            matches!(settlement.verdict, Verdict::End(Ending::Finished) | Verdict::Repeat { .. });
         // It has not ended: the job that follows waits too.
         if well && self.waits_for_children(id) {
             return Settled::Paused;
@@ -119,11 +132,16 @@ impl State {
                 row.job.due_at = run_at;
                 row.job.attempt = 0;
             }
-            Verdict::Release { after } => {
-                let run_at = after.map_or(row.job.run_at, |after| now + after);
-                row.again(Event::Release, run_at, now);
-                row.due |= after.is_none();
+            Verdict::Release { after: pause } => {
                 row.job.attempt -= 1;
+                match pause {
+                    Some(pause) => row.again(Event::Release, now + pause, now),
+                    None => {
+                        row.job.state = after(Event::Release);
+                        row.requeue(now);
+                        row.due = true;
+                    }
+                }
             }
         }
         if let Some(follow) = settlement.follow {
@@ -153,7 +171,7 @@ impl State {
         if self.types.get(&pick.key).is_none_or(|row| row.suspended) {
             return (Vec::new(), 0);
         }
-        let ready = self.jobs.values().filter(|row| row.is_ready()).map(|row| &row.job);
+        let ready = self.jobs.values().filter(|row| row.is_ready(self.now)).map(|row| &row.job);
         let mut due: Vec<&Job> = ready.filter(|job| job.key == pick.key).collect();
         due.sort_by_key(|job| (job.turn(), job.id));
         let under = |job: &&Job| pick.floor.is_some_and(|floor| job.priority <= floor);

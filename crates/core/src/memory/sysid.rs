@@ -61,11 +61,18 @@ impl State {
         Ok(self.now)
     }
 
-    /// When leases on the beat of this number expire, if it still belongs to this boot.
+    /// When leases on the beat of this number expire, if it still belongs to this boot and has not
+    /// run out.
     pub(super) fn beat_until(&self, sysid: Sysid, boot: Boot) -> Result<Timestamp, Error> {
-        let held = |row: &&SysidRow| row.boot == boot && row.until.is_some();
-        let row = self.sysids.get(&sysid).filter(held);
-        row.map(|row| row.free_since).ok_or_else(|| not_yours(sysid))
+        let row = self.sysids.get(&sysid).filter(|row| row.boot == boot);
+        match row.and_then(|row| row.until) {
+            None => Err(not_yours(sysid)),
+            Some(until) if until <= self.now => {
+                let why = format!("sysid {sysid} has run out and was not renewed yet");
+                Err(Error::Unavailable(why.into()))
+            }
+            Some(until) => Ok(until),
+        }
     }
 
     fn on_beat_of(&mut self, sysid: Sysid) -> impl Iterator<Item = &mut Lease> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::edit::{Names, Take, TakeAnswer, TakenJob};
+use crate::edit::{Names, Take, TakeAnswer, TakeRoom, TakenJob};
 use crate::glob;
 use crate::id::JobId;
 use crate::job::{Job, Payload};
@@ -26,39 +26,52 @@ impl State {
     pub(super) fn job_take(&mut self, take: &Take) -> Result<TakeAnswer, Error> {
         let (mut changes, mut answer) = (Changes::default(), TakeAnswer::default());
         let (wanted, full) = self.wanted(take);
+        let mut room = TakeRoom::of(take);
         for id in wanted {
-            if let Err(error) = self.take_one(id, take, &mut changes, &mut answer) {
-                self.undo(changes);
-                return Err(error);
+            match self.take_one(id, take, &mut room, &mut changes, &mut answer) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.undo(changes);
+                    return Err(error);
+                }
             }
         }
         changes.moved.tidy();
         Ok(TakeAnswer { moved: changes.moved, full, ..answer })
     }
 
+    /// False if there is no room for it.
     fn take_one(
         &mut self,
         id: JobId,
         take: &Take,
+        room: &mut TakeRoom,
         changes: &mut Changes,
         answer: &mut TakeAnswer,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let before = self.full_job(&self.jobs[&id]);
         let now = self.now;
+        let parent = self.parent(&before.job).map(|row| self.full_job(row));
+        let mut bytes_left = take.payload_bytes_max;
+        let mut ended = |state| self.ended_children(&before.job, state, &mut bytes_left);
+        let (finished, cancelled) = (ended(JobState::Finished), ended(JobState::Cancelled));
+        let jobs = [&before].into_iter().chain(&parent).map(|full| &full.payload);
+        let children = finished.iter().chain(&cancelled).map(|(_, payload)| payload);
+        if !room.has_place(jobs.chain(children)) {
+            return Ok(false);
+        }
         let decision = take.decision(&before, now)?;
         let job = self.put(&decision.put, changes)?;
         let of_type = self.type_row(&before.job.key);
         of_type.claimed_at = of_type.claimed_at.max(Some(now));
         if !decision.give {
             answer.kept += 1;
-            return Ok(());
+            return Ok(true);
         }
-        let parent = self.parent(&job).map(|row| self.full_job(row));
-        let finished = self.ended_children(&job, JobState::Finished);
-        let cancelled = self.ended_children(&job, JobState::Cancelled);
         let payload = decision.put.payload;
         answer.given.push(TakenJob { before, job, payload, parent, finished, cancelled });
-        Ok(())
+        Ok(true)
     }
 
     /// The requested jobs, in order, and whether the limit of a type held some back.
@@ -78,12 +91,7 @@ impl State {
             }
             may
         });
-        let mut bytes_left = take.payload_bytes_max;
-        let fitting = wanted.take(take.limit as usize).take_while(|job| {
-            let left = bytes_left.checked_sub(job.payload_bytes);
-            left.map(|left| bytes_left = left).is_some()
-        });
-        let ids = fitting.map(|job| job.id).collect();
+        let ids = wanted.take(take.limit as usize).map(|job| job.id).collect();
         (ids, full)
     }
 
@@ -101,19 +109,32 @@ impl State {
         };
         named
             && job.key.tenant == take.tenant
-            && row.is_due()
+            && row.may_start(self.now)
             && take.priority.is_none_or(|priority| job.priority == priority)
             && (take.hidden || !job.extra.hidden)
             && job.payload_bytes <= take.payload_bytes_max
             && self.types.get(&job.key).is_none_or(|of_type| !of_type.suspended)
     }
 
-    fn ended_children(&self, parent: &Job, state: JobState) -> Vec<(JobId, Payload)> {
+    /// Shows the payloads that fit into `bytes_left`.
+    fn ended_children(
+        &self,
+        parent: &Job,
+        state: JobState,
+        bytes_left: &mut u64,
+    ) -> Vec<(JobId, Payload)> {
         if !parent.children {
             return Vec::new();
         }
         let wanted = |row: &&Row| row.job.parent == Some(parent.id) && row.job.state == state;
         let rows = self.jobs.values().filter(wanted).take(CHILDREN_SHOWN_MAX);
-        rows.map(|row| (row.job.id, self.in_one(row))).collect()
+        let shown = |row: &Row| {
+            let bytes = row.job.payload_bytes;
+            let fits = bytes <= *bytes_left;
+            let payload = if fits { self.in_one(row) } else { Payload::Pieces { bytes } };
+            *bytes_left = bytes_left.saturating_sub(payload.inline_len());
+            (row.job.id, payload)
+        };
+        rows.map(shown).collect()
     }
 }

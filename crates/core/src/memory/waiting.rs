@@ -138,7 +138,7 @@ impl State {
 
     fn is_full(&self, key: &TypeKey, row: &TypeRow) -> bool {
         row.settings.concurrency.is_some()
-            && self.jobs.values().any(|row| row.job.key == *key && row.is_ready())
+            && self.jobs.values().any(|row| row.job.key == *key && row.is_ready(self.now))
             && self.room(key) == 0
     }
 
@@ -156,7 +156,7 @@ impl State {
         if ready.is_empty() {
             return Vec::new();
         }
-        for row in self.jobs.values().filter(|row| row.is_ready()) {
+        for row in self.jobs.values().filter(|row| row.is_ready(self.now)) {
             if let Some((ready, _)) = ready.get_mut(&row.job.key) {
                 *ready += 1;
             }

@@ -15,13 +15,17 @@ pub trait Claims: Send + Sync {
     /// Claims due jobs under new leases: for each pick up to `limit`, most urgent first, then due
     /// the longest (within one millisecond by `Extra::tie`), then by id. With a `floor`, the first
     /// job is the first of the most urgent priority that is not above the floor. The attempt grows
-    /// by one, and the token is the claim's. Suspended types and hidden jobs are skipped. No more
-    /// jobs of a type are claimed than its `concurrency` allows to run on all daemons together. A
-    /// job goes to one caller only. Payloads are included unless they are in pieces. A store that
-    /// makes very many due jobs ready step by step chooses among those that are ready, and returns
-    /// nothing only when none of the picks has a due job. `Error::Conflict`, and nothing is
-    /// claimed, if the claim is on the beat of a number that is not (or no longer) the caller's, or
-    /// if a job had a larger token before: the tokens of a job only grow.
+    /// by one, and the token is the claim's. Suspended types and hidden jobs are skipped. So are
+    /// jobs whose `expires_at` is not after the store's time: `Changes::job_give_up` ends them. No
+    /// more jobs of a type are claimed than its `concurrency` allows to run on all daemons
+    /// together. A job goes to one caller only. Payloads are included unless they are in pieces; a
+    /// claim ends with the job whose payload brings them to `payload_bytes_max` together. A store
+    /// that makes very many due jobs ready, or skips very many expired ones, step by step chooses
+    /// among those that it has come to, and returns nothing only when none of the picks has a job
+    /// to claim. `Error::Conflict`, and nothing is claimed, if the claim is on the beat of a number
+    /// that is not (or no longer) the caller's, or if a job had a larger token before: the tokens
+    /// of a job only grow. `Error::Unavailable` if that number has run out and was not renewed yet:
+    /// other daemons may break leases on it.
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
 
     /// Renews leases, even expired ones that have not been broken, and gives them an expiry of
@@ -29,13 +33,18 @@ pub trait Claims: Send + Sync {
     async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error>;
 
     /// The leases on this daemon's beat, sorted by job id, after `after`, at most `limit`. A daemon
-    /// compares them with what it runs: this is the only way to find a claim whose answer was lost.
+    /// compares them with what it runs, and so finds a claim whose answer was lost.
     async fn lease_mine(
         &self,
         owner: Sysid,
         after: Option<JobId>,
         limit: usize,
     ) -> Result<Vec<LeaseRef>, Error>;
+
+    /// The leases of the claims with these tokens, sorted by job id, at most `limit`: what is left
+    /// of claims for workers that never got their jobs.
+    async fn lease_claimed(&self, tokens: Vec<Token>, limit: usize)
+    -> Result<Vec<LeaseRef>, Error>;
 
     /// Running jobs whose lease has expired, at most `limit`, oldest expiry first. Changes nothing:
     /// the caller settles them with `only_if_expired`.
@@ -49,6 +58,7 @@ pub struct Claim {
     /// Never used for another claim. A token with a new boot number is larger than all before it.
     pub token: Token,
     pub hold: Hold,
+    pub payload_bytes_max: u64,
 }
 
 /// How long a claim holds.

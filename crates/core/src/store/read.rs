@@ -85,7 +85,7 @@ pub struct TypeStats {
     /// Whether it has settings of its own.
     pub settings: bool,
     pub ready: u64,
-    /// Includes hidden jobs, even those that are due.
+    /// Includes hidden jobs, even those that are due, and expired ones (see `waiting`).
     pub deferred: u64,
     pub running: u64,
     pub paused: u64,

@@ -11,8 +11,9 @@ use crate::family::Unfit;
 use crate::id::JobId;
 use crate::job::{Ended, NewJob, Progress};
 use crate::log::Log;
-use crate::outcome::Json;
+use crate::outcome::{Code, Json};
 use crate::retry::Verdict;
+use crate::state::Ending;
 
 #[async_trait]
 pub trait Settles: Send + Sync {
@@ -58,6 +59,18 @@ pub struct Settlement {
     pub keep: Duration,
     /// Refuse unless the lease has expired: breaks dead leases only.
     pub only_if_expired: bool,
+}
+
+impl Settlement {
+    /// A job whose attempt ended well waits for its children; one that repeats after a failure
+    /// leaves them paused, as one that fails does.
+    pub fn ended_well(&self) -> bool {
+        match self.verdict {
+            Verdict::End(ending) => ending == Ending::Finished,
+            Verdict::Repeat { .. } => self.ended.is_some_and(|ended| ended.code == Code::Ok),
+            Verdict::Again { .. } | Verdict::Release { .. } => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]

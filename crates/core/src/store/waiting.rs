@@ -1,10 +1,11 @@
 //! Which types have jobs to claim, in bounded pages.
 //!
 //! A type is **open** when a claim would get a job of it: it has jobs that may run now (due, not
-//! leased, not hidden), it is not suspended, and fewer of its jobs run than its `concurrency`
-//! allows. Each time a type opens, and each time the handler, the settings or the suspension of an
-//! open type change, it gets a new **revision**, larger than all before it. So a daemon asks only
-//! for changes since its last look, and other types cost nothing.
+//! leased, not hidden, not expired), it is not suspended, and fewer of its jobs run than its
+//! `concurrency` allows. A store may count an expired job among these until a claim has skipped it
+//! or it is given up. Each time a type opens, and each time the handler, the settings or the
+//! suspension of an open type change, it gets a new **revision**, larger than all before it. So a
+//! daemon asks only for changes since its last look, and other types cost nothing.
 
 use async_trait::async_trait;
 

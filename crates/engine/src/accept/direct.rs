@@ -1,13 +1,15 @@
 //! Direct: adds that only the store can decide go there in one synced change. The decision depends
 //! on who holds a unique key, on a parent's state, and on known idempotency keys.
 
+use std::time::Duration;
+
 use windlass_core::family::Unfit;
 use windlass_core::store::{self, Add, IdempotencyKey, IdempotencyRecord};
 use windlass_core::{Invalid, JobId, NewJob, Payload, Tenant, TypeKey};
 use windlass_journal::{AddPayload, Spool};
 
-use crate::accept::KEY_PATIENCE;
 use crate::accept::pieces::{NotPut, put_pieces};
+use crate::accept::{KEY_PATIENCE, step};
 use crate::api::AddJob;
 use crate::error::{Error, storage_error, store_error};
 use crate::follow_up;
@@ -19,7 +21,8 @@ pub(crate) enum Direct {
     New(Vec<JobId>),
     /// Nothing was added: the answer of an earlier add with the same key.
     Known(IdempotencyRecord),
-    /// The store is not available. It may have added the jobs, and its answer was lost.
+    /// The store is not available; it may have added the jobs, or may do so yet. Or it was only
+    /// asked, and does not know the key.
     Undecided(Error),
 }
 
@@ -34,12 +37,14 @@ impl Direct {
     }
 }
 
-/// Adds jobs of one type, all or none.
+/// Adds jobs of one type, all or none. With `patience`, it is `Undecided` if the store takes longer
+/// than this for one call.
 pub(crate) async fn add(
     shared: &Shared,
     key: &TypeKey,
     jobs: Vec<AddJob>,
     idempotency: Option<&IdempotencyKey>,
+    patience: Option<Duration>,
 ) -> Result<Direct, Error> {
     let now = shared.now();
     let (mut new, mut spools) = (Vec::with_capacity(jobs.len()), Vec::new());
@@ -63,11 +68,12 @@ pub(crate) async fn add(
         {
             return Ok(known);
         }
-        if let Some(away) = put_spools(shared, &spools).await? {
+        if let Some(away) = put_spools(shared, &spools, patience).await? {
             return Ok(Direct::Undecided(away));
         }
     }
-    enter(shared, &key.tenant, new, idempotency).await
+    let add = Add { tenant: key.tenant.clone(), jobs: new, key: idempotency.cloned() };
+    enter(shared, add, patience).await
 }
 
 /// Waits for parents that are still in the journal.
@@ -79,14 +85,8 @@ pub(crate) async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result
 }
 
 /// Adds jobs whose parents and payload pieces are already in the store.
-async fn enter(
-    shared: &Shared,
-    tenant: &Tenant,
-    jobs: Vec<NewJob>,
-    idempotency: Option<&IdempotencyKey>,
-) -> Result<Direct, Error> {
-    let add = Add { tenant: tenant.clone(), jobs, key: idempotency.cloned() };
-    let added = match shared.store.job_add(add).await {
+async fn enter(shared: &Shared, add: Add, patience: Option<Duration>) -> Result<Direct, Error> {
+    let added = match step(shared, patience, shared.store.job_add(add)).await {
         Err(away @ store::Error::Unavailable(_)) => {
             return Ok(Direct::Undecided(store_error(away)));
         }
@@ -109,6 +109,7 @@ pub(crate) async fn look_up(
     idempotency: &IdempotencyKey,
 ) -> Direct {
     let asked = shared.store.idempotency_get(tenant, &idempotency.key);
+    // The store does not hang because it takes so long.
     match tokio::time::timeout(KEY_PATIENCE, asked).await {
         Ok(Ok(Some(record))) => Direct::Known(record),
         Ok(Ok(None)) => Direct::Undecided(Error::Unavailable("nothing was added yet".into())),
@@ -118,9 +119,13 @@ pub(crate) async fn look_up(
 }
 
 /// Copies large payloads into the store; returns the error when the store is away.
-async fn put_spools(shared: &Shared, spools: &[(JobId, Spool)]) -> Result<Option<Error>, Error> {
+async fn put_spools(
+    shared: &Shared,
+    spools: &[(JobId, Spool)],
+    patience: Option<Duration>,
+) -> Result<Option<Error>, Error> {
     for (id, spool) in spools {
-        match put_pieces(shared.store.as_ref(), *id, spool.path(), spool.bytes()).await {
+        match put_pieces(shared, *id, spool.path(), spool.bytes(), patience).await {
             Ok(()) => {}
             Err(NotPut::Store(away @ store::Error::Unavailable(_))) => {
                 return Ok(Some(store_error(away)));

@@ -35,8 +35,11 @@ struct Keys<N> {
 
 /// What a daemon remembers of a key.
 enum KeyState {
-    /// A request is deciding the key.
-    Pending(Arc<Notify>),
+    /// A request is deciding the key. `contradicted`: the store has decided otherwise by now.
+    Pending {
+        decided: Arc<Notify>,
+        contradicted: bool,
+    },
     Answered(u64, Arc<IdempotencyRecord>),
 }
 
@@ -58,10 +61,12 @@ impl Idempotencies {
                     Some(KeyState::Answered(_, record)) if record.expires_at > now => {
                         return Found::Answered(record.clone());
                     }
-                    Some(KeyState::Pending(notify)) => notify.clone().notified_owned(),
+                    Some(KeyState::Pending { decided, .. }) => decided.clone().notified_owned(),
                     _ => {
                         keys.forget(&name);
-                        keys.states.insert(name.clone(), KeyState::Pending(Arc::default()));
+                        let (decided, contradicted) = (Arc::default(), false);
+                        let pending = KeyState::Pending { decided, contradicted };
+                        keys.states.insert(name.clone(), pending);
                         return Found::Mine(Deciding { keys: self, name, answer: None });
                     }
                 }
@@ -70,7 +75,7 @@ impl Idempotencies {
         }
     }
 
-    /// Forgets an answer that the store contradicts.
+    /// Forgets an answer that the store contradicts, even if it has not been given yet.
     pub(crate) fn forget(&self, tenant: &Tenant, key: &str) {
         self.keys().forget(&(tenant.clone(), key.to_owned()));
     }
@@ -101,9 +106,10 @@ impl<N: Hash + Eq + Clone> Keys<N> {
     }
 
     fn forget(&mut self, name: &N) {
-        if let Some(KeyState::Answered(_, record)) = self.states.get(name) {
+        if let Some(KeyState::Pending { contradicted, .. }) = self.states.get_mut(name) {
+            *contradicted = true;
+        } else if let Some(KeyState::Answered(_, record)) = self.states.remove(name) {
             self.ids -= record.ids.len();
-            self.states.remove(name);
         }
     }
 }
@@ -116,6 +122,12 @@ pub(crate) struct Deciding<'a> {
 }
 
 impl Deciding<'_> {
+    /// Whether the store has decided otherwise by now.
+    pub(crate) fn is_contradicted(&self) -> bool {
+        let keys = self.keys.keys();
+        matches!(keys.states.get(&self.name), Some(KeyState::Pending { contradicted: true, .. }))
+    }
+
     pub(crate) fn answer(mut self, record: IdempotencyRecord) {
         self.answer = Some(record);
     }
@@ -125,12 +137,11 @@ impl Drop for Deciding<'_> {
     fn drop(&mut self) {
         let mut keys = self.keys.keys();
         let pending = keys.states.remove(&self.name);
-        if let Some(record) = self.answer.take() {
+        let Some(KeyState::Pending { decided, contradicted }) = pending else { return };
+        if let Some(record) = self.answer.take().filter(|_| !contradicted) {
             keys.remember(self.name.clone(), Arc::new(record));
         }
-        if let Some(KeyState::Pending(notify)) = pending {
-            notify.notify_waiters();
-        }
+        decided.notify_waiters();
     }
 }
 
@@ -170,6 +181,17 @@ mod tests {
     async fn a_request_that_gives_up_leaves_the_key_to_the_next() {
         let keys = Idempotencies::default();
         drop(keys.find(&tenant(), "k", NOW).await);
+        assert!(matches!(keys.find(&tenant(), "k", NOW).await, Found::Mine(_)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_contradicted_before_it_is_given_is_not_remembered() {
+        let keys = Idempotencies::default();
+        let Found::Mine(deciding) = keys.find(&tenant(), "k", NOW).await else { panic!() };
+        assert!(!deciding.is_contradicted());
+        keys.forget(&tenant(), "k");
+        assert!(deciding.is_contradicted());
+        deciding.answer(record(1));
         assert!(matches!(keys.find(&tenant(), "k", NOW).await, Found::Mine(_)));
     }
 

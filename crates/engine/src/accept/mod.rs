@@ -4,7 +4,7 @@
 //! add ─► check ─┬─ plain ───────────► journal: one fdatasync for all adds that wait
 //!               ├─ unique, parent ──► store: only it knows who holds a key, what a parent does
 //!               └─ with a key ─► answered here lately? ─► store: key and jobs in one change
-//!                                                            └─ away ─► journal
+//!                                        └─ too many jobs ─┐  └─ away, hangs ─┴─► journal
 //! ```
 //! An add that goes to the store is carried to its end even if its client disconnects, because the
 //! change and its announcement belong together. A plain add is carried out once the journal has it;
@@ -24,8 +24,8 @@ use windlass_core::add::check_key;
 use windlass_core::limit::{BATCH_JOBS_MAX, PAYLOAD_INLINE_BYTES_MAX};
 use windlass_core::runner::Emitted;
 use windlass_core::size::format_size;
-use windlass_core::store::{IdempotencyKey, IdempotencyRecord};
-use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, TypeKey};
+use windlass_core::store::{self, IdempotencyKey, IdempotencyRecord};
+use windlass_core::{Invalid, JobId, NewJob, Payload, Tenant, TypeKey};
 use windlass_journal::{AddPayload, Entry};
 
 use crate::api::{AddJob, Added};
@@ -36,10 +36,11 @@ use crate::shared::Shared;
 use direct::Direct;
 use idempotency::Found;
 
-/// How long an add with a key waits for the ingest of the journal's backlog. One that is too large
-/// for one call of the store, or has large payloads, also waits this long for the store's answer on
-/// the key, and for its own ingest.
+/// How long an add with a key waits for the ingest of the journal's backlog. One with too many jobs
+/// for one call of the store also waits this long for its own ingest.
 const KEY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long an add that the journal can take instead waits for one call of the store.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Adds jobs of one type, all or none.
 pub(crate) async fn add(
@@ -50,23 +51,29 @@ pub(crate) async fn add(
 ) -> Result<Added, Error> {
     check(&jobs)?;
     let (began, count) = (shared.clock.steady(), jobs.len());
-    if idempotency.is_none() && !jobs.iter().any(|job| goes_to_store(&job.options)) {
+    let store_only = any_goes_to_store(&jobs);
+    if idempotency.is_none() && !store_only {
         // Needs no task of its own: what the journal has is ingested and announced in any case.
         let ids = append_jobs(shared, key, jobs, None).await?;
-        number_is_ours(shared).await?;
+        make_sure_number_is_ours(shared).await?;
         shared.metrics.accepted(key, count, shared.clock.since(began));
         return Ok(Added { ids, repeated: false });
     }
+    let bytes: usize = jobs.iter().map(inline_bytes).sum();
+    // An add that the journal can take instead does not wait for those that hang with the store.
+    let room = if store_only { &shared.change_room } else { &shared.keyed_room };
+    let room = room.take(bytes).await;
     let (shared, key) = (shared.clone(), key.clone());
     to_its_end(async move {
+        let _room = room;
         let added = match idempotency {
             Some(idempotency) => add_keyed(&shared, &key, jobs, idempotency).await?,
             None => {
-                let ids = direct::add(&shared, &key, jobs, None).await?.added()?;
+                let ids = direct::add(&shared, &key, jobs, None, None).await?.added()?;
                 Added { ids, repeated: false }
             }
         };
-        number_is_ours(&shared).await?;
+        make_sure_number_is_ours(&shared).await?;
         if !added.repeated {
             shared.metrics.accepted(&key, count, shared.clock.since(began));
         }
@@ -75,8 +82,16 @@ pub(crate) async fn add(
     .await
 }
 
+fn inline_bytes(job: &AddJob) -> usize {
+    match &job.payload {
+        AddPayload::Inline(bytes) => bytes.len(),
+        AddPayload::Spooled(_) => 0,
+    }
+}
+
 /// After a suspension of this process, another daemon may have our number and make the same ids.
-async fn number_is_ours(shared: &Shared) -> Result<(), Error> {
+/// The beat finds out, and then sets `health.failure`.
+async fn make_sure_number_is_ours(shared: &Shared) -> Result<(), Error> {
     shared.daemon.contact.await_recent_beat(&shared.clock).await;
     match &*shared.health.failure.borrow() {
         None => Ok(()),
@@ -101,7 +116,7 @@ fn check(jobs: &[AddJob]) -> Result<(), Error> {
             check_key("unique", key)?;
         }
     }
-    if jobs.len() > BATCH_JOBS_MAX && jobs.iter().any(|job| goes_to_store(&job.options)) {
+    if jobs.len() > BATCH_JOBS_MAX && any_goes_to_store(jobs) {
         let reason =
             format!("an add with unique keys or parents has at most {BATCH_JOBS_MAX} jobs");
         return Err(Invalid::new("jobs", reason).into());
@@ -110,13 +125,13 @@ fn check(jobs: &[AddJob]) -> Result<(), Error> {
 }
 
 /// Only the store knows who holds a unique key and what state a parent is in.
-fn goes_to_store(options: &AddOptions) -> bool {
-    options.unique.is_some() || options.parent.is_some()
+fn any_goes_to_store(jobs: &[AddJob]) -> bool {
+    jobs.iter().any(|job| job.options.unique.is_some() || job.options.parent.is_some())
 }
 
 /// The store decides the key together with the jobs, whatever daemons the key reaches. While the
-/// store is away, this daemon decides alone from what it remembers, because accepting must not
-/// depend on the store.
+/// store is away or hangs, this daemon decides alone from what it remembers, because accepting must
+/// not depend on the store.
 async fn add_keyed(
     shared: &Shared,
     key: &TypeKey,
@@ -129,35 +144,67 @@ async fn add_keyed(
         Found::Answered(record) => return repeated(&record, &idempotency),
         Found::Mine(deciding) => deciding,
     };
-    if let Some(backlog) = shared.fresh.backlog_newest {
-        shared.fresh.up_to(backlog, KEY_PATIENCE).await;
-    }
-    let fits = jobs.len() <= BATCH_JOBS_MAX;
-    let decided = match fits {
-        true => direct::add(shared, key, jobs.clone(), Some(&idempotency)).await?,
-        false => direct::look_up(shared, &key.tenant, &idempotency).await,
-    };
-    let ids = match decided {
+    let ids = match decide_in_store(shared, key, &jobs, &idempotency).await? {
         Direct::New(ids) => ids,
         Direct::Known(record) => {
             let answer = repeated(&record, &idempotency);
             deciding.answer(record);
             return answer;
         }
-        Direct::Undecided(error) if jobs.iter().any(|job| goes_to_store(&job.options)) => {
-            return Err(error);
-        }
+        Direct::Undecided(error) if any_goes_to_store(&jobs) => return Err(error),
         Direct::Undecided(_) => {
+            let fits = jobs.len() <= BATCH_JOBS_MAX;
             let ids = append_jobs(shared, key, jobs, Some(idempotency.clone())).await?;
             // Other daemons learn of the key only through the store.
-            if let (false, Some(last)) = (fits, ids.last()) {
+            if let (false, Some(last)) = (fits || shared.daemon.contact.store_hangs(), ids.last()) {
                 shared.fresh.up_to(*last, KEY_PATIENCE).await;
+            }
+            if deciding.is_contradicted()
+                && let Direct::Known(record) =
+                    direct::look_up(shared, &key.tenant, &idempotency).await
+                && record.ids != ids
+            {
+                return repeated(&record, &idempotency);
             }
             ids
         }
     };
     deciding.answer(IdempotencyRecord::new(&key.tenant, &idempotency, ids.clone(), now));
     Ok(Added { ids, repeated: false })
+}
+
+async fn decide_in_store(
+    shared: &Shared,
+    key: &TypeKey,
+    jobs: &[AddJob],
+    idempotency: &IdempotencyKey,
+) -> Result<Direct, Error> {
+    let store_only = any_goes_to_store(jobs);
+    if !store_only && shared.daemon.contact.store_hangs() {
+        return Ok(Direct::Undecided(Error::Unavailable("the store does not answer".into())));
+    }
+    if let Some(backlog) = shared.fresh.backlog_newest {
+        shared.fresh.up_to(backlog, KEY_PATIENCE).await;
+    }
+    if jobs.len() > BATCH_JOBS_MAX {
+        return Ok(direct::look_up(shared, &key.tenant, idempotency).await);
+    }
+    let patience = (!store_only).then_some(STORE_PATIENCE);
+    direct::add(shared, key, jobs.to_vec(), Some(idempotency), patience).await
+}
+
+/// One call of the store. With `patience`, it is given up after that, and the store hangs.
+async fn step<T>(
+    shared: &Shared,
+    patience: Option<Duration>,
+    call: impl Future<Output = Result<T, store::Error>>,
+) -> Result<T, store::Error> {
+    let Some(patience) = patience else { return call.await };
+    let answered = tokio::time::timeout(patience, call).await;
+    answered.unwrap_or_else(|_| {
+        shared.daemon.contact.note_hang();
+        Err(store::Error::Unavailable("it does not answer".into()))
+    })
 }
 
 fn repeated(record: &IdempotencyRecord, idempotency: &IdempotencyKey) -> Result<Added, Error> {

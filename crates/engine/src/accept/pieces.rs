@@ -2,14 +2,19 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use bytes::Bytes;
 
+use windlass_core::JobId;
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
 use windlass_core::store::{self, Piece};
-use windlass_core::{JobId, Store};
+use windlass_journal::{Disk, on_disk};
 
+use crate::accept::step;
 use crate::error::{Error, store_error};
+use crate::shared::Shared;
 
 /// Why a payload was not copied.
 pub(crate) enum NotPut {
@@ -28,39 +33,59 @@ impl From<NotPut> for Error {
     }
 }
 
-/// Copies a spooled payload of `bytes` bytes into the store, one piece at a time.
+/// Copies a spooled payload of `bytes` bytes into the store, one piece at a time. `patience` is for
+/// each piece.
 pub(crate) async fn put_pieces(
-    store: &dyn Store,
+    shared: &Shared,
     id: JobId,
     file: &Path,
     bytes: u64,
+    patience: Option<Duration>,
 ) -> Result<(), NotPut> {
+    let disk = &shared.disk;
     let unreadable = |error| NotPut::Unreadable(file.to_owned(), error);
-    let mut put_bytes = 0;
-    let mut file_open = tokio::fs::File::open(file).await.map_err(unreadable)?;
-    for index in 0.. {
-        let mut piece = Vec::with_capacity(PAYLOAD_PIECE_BYTES);
-        let mut limited = (&mut file_open).take(PAYLOAD_PIECE_BYTES as u64);
-        limited.read_to_end(&mut piece).await.map_err(unreadable)?;
-        if piece.is_empty() {
-            break;
-        }
-        put_bytes += piece.len() as u64;
-        let piece = Piece { id, index, bytes: piece.into() };
-        store.payload_put(vec![piece]).await.map_err(NotPut::Store)?;
-    }
-    if put_bytes != bytes {
-        let what = format!("it has {put_bytes} bytes instead of {bytes}");
+    let named = file.to_owned();
+    let found = reading(disk, move |disk| disk.bytes(&named)).await.map_err(unreadable)?;
+    if found != bytes {
+        let what = format!("it has {found} bytes instead of {bytes}");
         return Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, what)));
+    }
+    for (index, offset) in (0..).zip((0..bytes).step_by(PAYLOAD_PIECE_BYTES)) {
+        let piece = read_piece(disk, file, offset, bytes).await.map_err(unreadable)?;
+        let put = shared.store.payload_put(vec![Piece { id, index, bytes: piece }]);
+        step(shared, patience, put).await.map_err(NotPut::Store)?;
     }
     Ok(())
 }
 
+/// The piece at `offset` of a spooled payload of `bytes` bytes.
+pub(crate) async fn read_piece(
+    disk: &Arc<dyn Disk>,
+    file: &Path,
+    offset: u64,
+    bytes: u64,
+) -> io::Result<Bytes> {
+    let length = bytes.saturating_sub(offset).min(PAYLOAD_PIECE_BYTES as u64) as usize;
+    let named = file.to_owned();
+    let piece = reading(disk, move |disk| disk.read(&named, offset, length)).await?;
+    Ok(Bytes::from(piece))
+}
+
+async fn reading<T: Send + 'static>(
+    disk: &Arc<dyn Disk>,
+    read: impl FnOnce(&dyn Disk) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let its = disk.clone();
+    on_disk(&**disk, move || read(&*its)).await.map_err(io::Error::other)?
+}
+
 /// Renames an unreadable payload file, so that nothing removes it and an operator can try to rescue
 /// it.
-pub(crate) async fn set_aside(file: &Path) {
+pub(crate) async fn set_aside(disk: &Arc<dyn Disk>, file: &Path) {
     let Some(name) = file.file_name() else { return };
     let aside = file.with_file_name(format!("unreadable-{}", name.display()));
+    let file = file.to_owned();
     // Usually the file does not exist.
-    let _ = tokio::fs::rename(file, aside).await;
+    let _ =
+        reading(disk, move |disk| disk.link(&file, &aside).and_then(|()| disk.remove(&file))).await;
 }

@@ -31,11 +31,13 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     let typed = typed.ok_or(Error::NotFound("job"))?;
     let here = |attempt: &AttemptId| shared.running.contains(*attempt);
     if let Some(attempt) = typed.job.attempt_id().filter(here) {
-        stop(shared, attempt).await;
+        stop(shared, attempt, Stop::Cancelled).await;
+        // The ends of attempts are not synced one by one, but this one is acknowledged. Before the
+        // look: a store that has forgotten it shows that.
+        shared.store.flush().await.map_err(store_error)?;
         // The job or the attempt may have ended by itself.
         match read::job(shared, tenant, id).await?.job.state {
-            // The ends of attempts are not synced one by one, but this one is acknowledged.
-            State::Cancelled => return shared.store.flush().await.map_err(store_error),
+            State::Cancelled => return Ok(()),
             state if state.is_ended() => return Err(refused("cancelled", state)),
             _ => {}
         }
@@ -53,7 +55,8 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     }
     match before.lease {
         Some(lease) if lease.on_beat => {
-            stop_cancelled(shared, AttemptId { job: id, token: lease.token }).await;
+            let attempt = AttemptId { job: id, token: lease.token };
+            stop_ended(shared, &[attempt], Stop::Cancelled).await;
         }
         Some(_) => {
             note_held(shared, &before);
@@ -67,18 +70,26 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     Ok(())
 }
 
-/// Stops the attempt that the store has just cancelled. Our own claim of it may not be answered
-/// yet; it must not run after the cancel is acknowledged.
-async fn stop_cancelled(shared: &Shared, attempt: AttemptId) {
-    let entered = shared.daemon.tokens.until_entered(attempt.token);
-    let _ = tokio::time::timeout(STOP_PATIENCE, entered).await;
-    shared.running.set_lost(attempt);
-    stop(shared, attempt).await;
+/// Stops attempts whose jobs the store has just ended or given back. Our own claim of one may not
+/// be answered yet; it must not run after the change is acknowledged.
+pub(super) async fn stop_ended(shared: &Shared, attempts: &[AttemptId], why: Stop) {
+    let stopped = async {
+        // All are told before the first is waited for, which may take long.
+        for attempt in attempts {
+            shared.daemon.tokens.until_entered(attempt.token).await;
+            shared.running.set_lost(*attempt);
+            shared.runner.stop(*attempt, why);
+        }
+        for attempt in attempts {
+            stop(shared, *attempt, why).await;
+        }
+    };
+    let _ = tokio::time::timeout(STOP_PATIENCE, stopped).await;
 }
 
 /// Stops an attempt that runs here and waits until it is settled. A process that cannot be ended
 /// does not hold up the answer for ever.
-async fn stop(shared: &Shared, attempt: AttemptId) {
+async fn stop(shared: &Shared, attempt: AttemptId, why: Stop) {
     let watch = shared.job_waiters.watch(&attempt.job);
     let stopped = async {
         loop {
@@ -87,7 +98,7 @@ async fn stop(shared: &Shared, attempt: AttemptId) {
                 return;
             }
             // Repeated, because the runner may not have the job yet.
-            shared.runner.stop(attempt, Stop::Cancelled);
+            shared.runner.stop(attempt, why);
             let _ = tokio::time::timeout(STOP_INTERVAL, changed).await;
         }
     };

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::edit::{Ask, Decide, Decided, FullJob, Target};
+use windlass_core::runner::Stop;
 use windlass_core::store::Durability;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
 use windlass_core::{JobId, Tenant};
 
+use crate::ask::change::stop_ended;
 use crate::detach::to_its_end;
 use crate::error::{Error, store_error};
 use crate::follow_up::announce_added;
@@ -22,8 +24,10 @@ pub(crate) async fn decide(
     targets: Vec<Target>,
     decide: Decide,
 ) -> Result<Decided, Error> {
+    let room = shared.change_room.take(0).await;
     let (shared, tenant) = (shared.clone(), tenant.clone());
     to_its_end(async move {
+        let _room = room;
         let began = shared.clock.steady();
         if let Some(newest) = needed(&shared, &targets) {
             shared.fresh.require(newest).await?;
@@ -31,6 +35,7 @@ pub(crate) async fn decide(
         let ask = Ask { tenant, targets, decide, durability: Durability::Synced };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
         announce_added(&shared, &decided.moved, shared.clock.since(began));
+        stop_ended(&shared, &decided.moved.stopped, Stop::LeaseLost).await;
         Ok(decided)
     })
     .await
@@ -54,8 +59,10 @@ pub(crate) async fn query(
     without_where: bool,
     patience: Duration,
 ) -> Result<SqlAnswer, Error> {
+    let room = shared.change_room.take(text.len()).await;
     let (shared, tenant) = (shared.clone(), tenant.clone());
     to_its_end(async move {
+        let _room = room;
         let began = shared.clock.steady();
         if let Some(newest) = shared.fresh.newest() {
             shared.fresh.require(newest).await?;
@@ -81,6 +88,7 @@ pub(crate) async fn query(
         let answer = asked.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
             announce_added(&shared, moved, shared.clock.since(began));
+            stop_ended(&shared, &moved.stopped, Stop::LeaseLost).await;
         }
         Ok(answer)
     })

@@ -8,7 +8,7 @@ use windlass_journal::Newest;
 
 use crate::ask::read::LIST_PATIENCE;
 use crate::error::Error;
-use crate::error::{storage_error, store_error};
+use crate::error::{journal_error, store_error};
 use crate::shared::Shared;
 
 pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error> {
@@ -18,7 +18,7 @@ pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error>
         return shared.store.job_list(list).await.map_err(store_error);
     }
     // The journal first: a job that is ingested in between is seen twice, not missed.
-    let newest = shared.journal.newest(list.before, wanted(&list)).await.map_err(storage_error)?;
+    let newest = shared.journal.newest(list.before, wanted(&list)).await.map_err(journal_error)?;
     let limit = list.limit;
     let stored = shared.store.job_list(list).await.map_err(store_error)?;
     Ok(merge(newest, stored, limit))

@@ -1,20 +1,22 @@
 //! Read: jobs are visible as soon as their add is answered, whether the store has them yet or not.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::AsyncReadExt;
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
 use windlass_core::store::{AttemptLog, TypeStats};
 use windlass_core::{Job, JobId, Payload, Tenant};
-use windlass_journal::{Record, Stats};
+use windlass_journal::{Record, Stats, on_disk};
 
+use crate::accept::pieces;
 use crate::api::{DaemonStatus, JobView, JournalStatus, Readiness, TenantCounts};
-use crate::error::{Error, storage_error, store_error};
+use crate::error::{Error, journal_error, store_error};
 use crate::house::service::Backoff;
 use crate::ingest::freshness::FRESH_READ;
 use crate::shared::Shared;
@@ -92,8 +94,11 @@ enum Source {
     Inline(Option<Bytes>),
     /// The next piece in the store.
     Pieces(u32),
-    /// The file that the add wrote.
-    Spool(tokio::fs::File),
+    /// The file that the add wrote, from here on.
+    Spool {
+        file: PathBuf,
+        offset: u64,
+    },
 }
 
 pub(crate) async fn job_payload(
@@ -108,7 +113,9 @@ pub(crate) async fn job_payload(
     // If the spooled file is gone, the payload is in the store.
     let mut spool = None;
     if let Some(path) = unread.as_ref().and_then(|record| record.spool.as_ref()) {
-        spool = tokio::fs::File::open(path).await.ok();
+        let (disk, path) = (shared.disk.clone(), path.clone());
+        let look = move || disk.bytes(&path).is_ok().then_some(path);
+        spool = on_disk(&*shared.disk, look).await.ok().flatten();
     }
     let payload = match unread {
         Some(record) if record.spool.is_none() || spool.is_some() => Some(record.job.payload),
@@ -117,7 +124,7 @@ pub(crate) async fn job_payload(
     let payload = payload.ok_or(Error::NotFound("job"))?;
     let bytes = payload.len();
     let source = match (payload, spool) {
-        (_, Some(file)) => Source::Spool(file),
+        (_, Some(file)) => Source::Spool { file, offset: 0 },
         (Payload::Inline(bytes), None) => Source::Inline(Some(bytes)),
         (Payload::Pieces { .. }, None) => Source::Pieces(0),
     };
@@ -139,11 +146,21 @@ impl PayloadReader {
                 *index += 1;
                 piece.map_err(store_error)
             }
-            Source::Spool(file) => {
-                let mut piece = BytesMut::with_capacity(PAYLOAD_PIECE_BYTES);
-                let read = file.read_buf(&mut piece).await;
-                read.map_err(|error| Error::Unavailable(format!("cannot read: {error}")))?;
-                Ok(Some(piece.freeze()).filter(|piece| !piece.is_empty()))
+            Source::Spool { offset, .. } if *offset >= self.bytes => Ok(None),
+            Source::Spool { file, offset } => {
+                match pieces::read_piece(&self.shared.disk, file, *offset, self.bytes).await {
+                    Ok(piece) => {
+                        *offset += piece.len() as u64;
+                        Ok(Some(piece))
+                    }
+                    // It was removed meanwhile, because the store has the payload.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        let index = (*offset / PAYLOAD_PIECE_BYTES as u64) as u32;
+                        self.source = Source::Pieces(index);
+                        Box::pin(self.next()).await
+                    }
+                    Err(error) => Err(Error::Unavailable(format!("cannot read: {error}"))),
+                }
             }
         }
     }
@@ -189,10 +206,7 @@ pub(crate) async fn status(shared: &Shared) -> DaemonStatus {
 }
 
 pub(crate) async fn readiness(shared: &Shared) -> Readiness {
-    let store = match tokio::time::timeout(STATUS_PATIENCE, shared.store.ping()).await {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err("the store does not answer".into()),
-    };
+    let store = store_answers(shared).await;
     let failed = shared.health.failure.borrow().clone();
     let journal = match failed {
         Some(why) => Err(why),
@@ -200,6 +214,16 @@ pub(crate) async fn readiness(shared: &Shared) -> Readiness {
     };
     let (services, takeover) = (shared.health.services(), shared.health.takeover());
     Readiness { journal, store, services, takeover }
+}
+
+/// A store whose writes hang may answer reads, so the beat is asked too.
+async fn store_answers(shared: &Shared) -> Result<(), String> {
+    let asked = tokio::time::timeout(STATUS_PATIENCE, shared.store.ping()).await;
+    match asked {
+        Ok(Ok(())) if !shared.daemon.contact.store_hangs() => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        _ => Err("the store does not answer".into()),
+    }
 }
 
 /// Retries after a failed append, because there may be no other traffic.
@@ -234,6 +258,6 @@ fn journal_oldest(shared: &Shared, stats: &Stats) -> Duration {
 
 /// The tenant's job, if it is in our journal and not ingested yet.
 async fn find_unread(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<Option<Record>, Error> {
-    let found = shared.journal.find(id).await.map_err(storage_error)?;
+    let found = shared.journal.find(id).await.map_err(journal_error)?;
     Ok(found.filter(|record| record.job.key.tenant == *tenant))
 }

@@ -1,10 +1,11 @@
-//! Claim: takes waiting jobs under leases. The dispatcher, pulling workers, and doors with a
-//! decision of their own all come through here.
+//! Claim: takes waiting jobs under leases. This module serves the dispatcher, pulling workers, and
+//! doors with a decision of their own; the last do not use `claim` below (see `take`).
 //!
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐
 //!   pull ──────── types found by name ────┴─► Reservation ─► job_claim ─► answered, or given back
-//!   take ──────── names and a decision ─────► Reservation ─► job_take  ─► answered, or given back
+//!   take ──────── names and a decision ─► job_take, which asks for a Reservation of each type
+//!                                         with a rate ─► used, or given back
 //! ```
 //!
 //! **Limits.** The store counts a type's `concurrency` within the claim, so it holds for all kinds
@@ -17,11 +18,15 @@
 //! and then asks the store, not the scheduler's estimates.
 //!
 //! **Waiting.** A worker that finds nothing waits in the `Waitlist`. It enters the list before it
-//! looks, so it misses nothing. Jobs claimed for a caller that disconnected are released.
+//! looks, so it misses nothing. Jobs claimed for a caller that disconnected are released; if that
+//! fails, or the answer of a claim is lost, the beat does it later (`abandoned`). Those of a take
+//! become what they were; if that fails, their lease or their `run_at` runs out.
 
+pub(crate) mod abandoned;
 pub(crate) mod cursor;
 pub(crate) mod pull;
 pub(crate) mod reserve;
+pub(crate) mod room;
 pub(crate) mod take;
 pub(crate) mod token;
 pub(crate) mod wait;
@@ -40,13 +45,20 @@ use token::UnderWay;
 pub(crate) type Filled = (Vec<Claimed>, Option<Slot>);
 
 /// Claims what was reserved, in one call of the store. Each reservation gets up to as many jobs as
-/// it reserved. The claim is under way until the guard is dropped.
+/// it reserved; all together no more inline payloads than `bytes_max`, except for the last job. The
+/// claim is under way until the guard is dropped.
 pub(crate) async fn claim(
     shared: &Shared,
     reservations: Vec<Reservation>,
     hold: Hold,
+    bytes_max: u64,
 ) -> Result<(Vec<Filled>, UnderWay<'_>), Error> {
-    let (claimed, under_way) = claim_picks(shared, picks(&reservations), hold).await?;
+    let jobs = reservations.iter().map(|reservation| u64::from(reservation.jobs())).sum();
+    let share = shared.claim_room.share(jobs, bytes_max);
+    let (claimed, under_way) =
+        claim_picks(shared, picks(&reservations), hold, share.bytes()).await?;
+    let bytes: u64 = claimed.iter().map(|claimed| claimed.payload.inline_len()).sum();
+    let was_cut = bytes >= share.bytes();
     let mut left: HashMap<TypeKey, u64> = HashMap::new();
     let mut by_type: HashMap<TypeKey, Vec<Claimed>> = HashMap::new();
     for job in claimed {
@@ -59,6 +71,10 @@ pub(crate) async fn claim(
             jobs.drain(..jobs.len().min(reservation.jobs() as usize)).collect()
         };
         let jobs: Vec<Claimed> = of_type.map(take).unwrap_or_default();
+        if jobs.is_empty() && was_cut {
+            // The store did not get to this type; the reservation is given back.
+            return (jobs, None);
+        }
         let left = left.get(reservation.key()).copied().unwrap_or(0);
         let slot = reservation.answered(&jobs, left);
         (jobs, slot)
@@ -70,13 +86,22 @@ async fn claim_picks(
     shared: &Shared,
     picks: Vec<Pick>,
     hold: Hold,
+    payload_bytes_max: u64,
 ) -> Result<(Vec<Claimed>, UnderWay<'_>), Error> {
     let (store, owner) = (shared.store.as_ref(), shared.daemon.sysid());
     let tokens = &shared.daemon.tokens;
     let claim = |token| {
         let under_way = tokens.under_way(token);
-        let claimed = store.job_claim(Claim { picks: picks.clone(), owner, token, hold });
-        async move { Ok((claimed.await?, under_way)) }
+        let picks = picks.clone();
+        let claimed = store.job_claim(Claim { picks, owner, token, hold, payload_bytes_max });
+        async move {
+            let claimed = claimed.await;
+            // Those on the beat are found by the beat.
+            if matches!(hold, Hold::For(_)) && !matches!(claimed, Ok(_) | Err(Error::Conflict(_))) {
+                shared.daemon.abandoned.note(token);
+            }
+            Ok((claimed?, under_way))
+        }
     };
     tokens.claim(store, claim).await
 }

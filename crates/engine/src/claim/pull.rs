@@ -2,10 +2,9 @@
 //! (`settle::worker`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use windlass_core::TypeKey;
-use windlass_core::limit::PULL_JOBS;
+use windlass_core::limit::{PULL_JOBS, PULL_PAYLOAD_BYTES_MAX};
 use windlass_core::store::{
     Claimed, Durability, Hold, LeaseRef, NamedLook, NamedTypes, WaitingType,
 };
@@ -57,7 +56,8 @@ async fn claim_now(
             return Ok(None);
         }
         let hold = Hold::For(wish.lease);
-        let claimed = super::claim(&shared, reservations, hold).await;
+        let claimed = super::claim(&shared, reservations, hold, PULL_PAYLOAD_BYTES_MAX).await;
+        // Not on the beat, so no beat takes these for jobs that nobody runs.
         let (filled, _) = claimed.map_err(store_error)?;
         let claimed: Vec<Claimed> = filled.into_iter().flat_map(|(jobs, _)| jobs).collect();
         if !claimed.is_empty() {
@@ -92,17 +92,21 @@ fn reserve(
 async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Error> {
     let mut after = shared.cursors.get(&wish.tenant, &wish.types);
     let mut from_start = after.is_none();
+    let mut looked_again = false;
     for _ in 0..PAGES_MAX {
         let look = NamedLook {
             tenant: wish.tenant.clone(),
             names: wish.types.clone(),
-            after: after.take(),
+            after: after.clone(),
             limit: wish.limit.max(TYPES_MAX) as usize,
         };
         let found = shared.store.type_named(look).await.map_err(store_error)?;
         let NamedTypes { types, next, full } = found;
-        if full {
-            shared.ready.limit_hit.store(true, Ordering::SeqCst);
+        if full && shared.ready.set_limit_hit() && !looked_again {
+            // Room that came before this was not announced: look again. Room that comes from now on
+            // is announced to those who wait.
+            looked_again = true;
+            continue;
         }
         let at_end = next.is_none();
         after = next;
@@ -122,11 +126,12 @@ async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Er
 /// Releases jobs of a worker that disconnected.
 async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
     let leases = claimed.iter().filter_map(|claimed| LeaseRef::of(&claimed.job));
-    let releases = leases.map(|lease| verdict::release(lease, None));
+    let releases = leases.clone().map(|lease| verdict::release(lease, None));
     match shared.store.job_settle(releases.collect(), Durability::Relaxed).await {
         Ok(_) => shared.ready.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
         Err(error) => {
-            tracing::warn!(%error, "jobs of a disconnected worker wait for their leases to expire")
+            leases.for_each(|lease| shared.daemon.abandoned.note(lease.token));
+            tracing::warn!(%error, "jobs of a disconnected worker are released later");
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Take: workers ask for jobs by name, and a pure decision of their door says what becomes of each.
 //! A worker gets the best job of all types that it names.
 
-use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,6 +52,7 @@ pub(crate) async fn take(
 }
 
 async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnswer>, Error> {
+    let mut looked_again = false;
     for _ in 0..PIECES_MAX {
         let rates = Arc::new(RateReservations::new(shared.clone()));
         take.room = {
@@ -68,6 +68,12 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
         if !answer.given.is_empty() || answer.kept > 0 {
             return Ok(Some(answer));
         }
+        if answer.full && shared.ready.set_limit_hit() && !looked_again {
+            // Room that came before this was not announced: look again. Room that comes from now on
+            // is announced to those who wait.
+            looked_again = true;
+            continue;
+        }
         take.after = answer.next;
         if take.after.is_none() {
             return Ok(None);
@@ -78,7 +84,7 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
 
 /// Updates the scheduler and announces what changed.
 fn taken(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
-    let mut given: HashMap<&TypeKey, u32> = HashMap::new();
+    let mut given: BTreeMap<&TypeKey, u32> = BTreeMap::new();
     for taken in &answer.given {
         *given.entry(&taken.before.job.key).or_default() += 1;
     }
@@ -87,16 +93,13 @@ fn taken(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
         let mut scheduler = shared.ready.scheduler();
         given.iter().for_each(|(key, jobs)| scheduler.taken(key, u64::from(*jobs)));
     }
-    if answer.full {
-        shared.ready.limit_hit.store(true, Ordering::SeqCst);
-    }
     follow_up::announce(shared, &answer.moved);
 }
 
 /// Reservations of types with a rate that a search of the store finds.
 struct RateReservations {
     shared: Arc<Shared>,
-    of_types: Mutex<HashMap<TypeKey, Reservation>>,
+    of_types: Mutex<BTreeMap<TypeKey, Reservation>>,
 }
 
 impl RateReservations {
@@ -112,9 +115,9 @@ impl RateReservations {
     }
 
     /// Returns what was not used, and removes the types that it knows from `given`.
-    fn answered(&self, given: &mut HashMap<&TypeKey, u32>) {
+    fn answered(&self, given: &mut BTreeMap<&TypeKey, u32>) {
         let mut of_types = lock(&self.of_types);
-        for (key, reservation) in of_types.drain() {
+        for (key, reservation) in std::mem::take(&mut *of_types) {
             reservation.used(given.remove(&key).unwrap_or(0));
         }
     }

@@ -44,6 +44,7 @@ impl Tokens {
     pub(crate) async fn next(&self, store: &dyn Store) -> Result<Token, Error> {
         let mut next = self.next.lock().await;
         if next.1 == TOKENS_PER_BOOT {
+            // Under the lock: until this is done, no claim can get a token.
             *next = (store.boot_next().await?, 0);
         }
         let token = next.0.token(next.1);
@@ -76,7 +77,7 @@ impl Tokens {
         if self.next.lock().await.1 == 0 {
             return Ok(());
         }
-        // Not under the lock, because this waits for a sync.
+        // Not under the lock, because this waits for a sync and there are tokens.
         let boot = store.boot_next().await?;
         let mut next = self.next.lock().await;
         *next = (*next).max((boot, 0));

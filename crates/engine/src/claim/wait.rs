@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,9 @@ use crate::detach::to_its_end;
 use crate::error::Error;
 use crate::ingest::freshness::FRESH_CLAIM;
 use crate::shared::Shared;
+
+/// What a caller wants is in its wish, in the waitlist and in the call of the store.
+const COPIES: usize = 3;
 
 /// How one kind of caller is served.
 pub(crate) struct Serving<T, Attempt, Back> {
@@ -43,59 +47,84 @@ where
 {
     let (gone, shared) = (CancellationToken::new(), shared.clone());
     let leaving = gone.clone();
-    let mut serving = pin!(to_its_end(async move {
-        let Serving { attempt, has, back } = serving;
-        let attempt = {
-            let shared = shared.clone();
-            move || attempt(shared.clone())
-        };
-        match search(&shared, interest, wait, (attempt, has), &gone).await? {
-            Some(found) if gone.is_cancelled() => {
-                back(shared, found).await;
-                Ok(None)
-            }
-            found => Ok(found),
+    let Serving { attempt, has, back } = serving;
+    let attempt = {
+        let shared = shared.clone();
+        move || attempt(shared.clone())
+    };
+    let deliver = |shared, found, gone: CancellationToken| async move {
+        if gone.is_cancelled() {
+            Box::pin(back(shared, found)).await;
+            return Ok(None);
         }
-    }));
+        Ok(Some(found))
+    };
+    let bytes = COPIES * interest.bytes();
+    // Two futures, so that one that waits has no memory for an attempt.
+    let serving = match wait.is_zero() {
+        true => to_its_end(async move {
+            shared.fresh.all(FRESH_CLAIM).await;
+            let Some(_room) = room(&shared, bytes, &gone).await else { return Ok(None) };
+            let Some(found) = attempt().await? else { return Ok(None) };
+            deliver(shared, found, gone).await
+        }),
+        false => to_its_end(async move {
+            let found = search(&shared, (interest, bytes), wait, (attempt, has), &gone).await?;
+            let Some((found, _room)) = found else { return Ok(None) };
+            deliver(shared, found, gone).await
+        }),
+    };
+    let mut serving = pin!(serving);
     // Dropped before the search is: the rest of the search knows that its caller is gone.
     let _leaving = leaving.drop_guard();
     serving.as_mut().await
 }
 
+/// Waits for room to look for jobs, which is held until they are delivered or handed back. `None`
+/// if the caller disconnects before.
+async fn room(
+    shared: &Shared,
+    bytes: usize,
+    gone: &CancellationToken,
+) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        biased;
+        () = gone.cancelled() => None,
+        room = shared.look_room.take(bytes) => room,
+    }
+}
+
 async fn search<T, Found>(
     shared: &Shared,
-    interest: Interest,
+    (interest, bytes): (Interest, usize),
     wait: Duration,
     (attempt, has): (impl Fn() -> Found, fn(&T, &TypeKey) -> bool),
     gone: &CancellationToken,
-) -> Result<Option<T>, Error>
+) -> Result<Option<(T, OwnedSemaphorePermit)>, Error>
 where
     Found: Future<Output = Result<Option<T>, Error>>,
 {
     let deadline = Instant::now() + wait;
     shared.fresh.all(FRESH_CLAIM).await;
-    if wait.is_zero() {
-        return attempt().await;
-    }
     let mut waiting = shared.ready.waitlist.enter(interest);
     loop {
-        // Boxed: while it waits, a worker needs no memory for an attempt.
+        let Some(room) = room(shared, bytes, gone).await else { return Ok(None) };
+        // Boxed: while it waits, there is no memory for an attempt.
         let found = Box::pin(attempt()).await;
         match &found {
             Ok(None) => waiting.checked(|_| true),
             Ok(Some(found)) => waiting.checked(|key| has(found, key)),
             Err(_) => {}
         }
-        if !matches!(found, Ok(None)) {
-            return found;
+        if let Some(found) = found? {
+            return Ok(Some((found, room)));
         }
+        drop(room);
         tokio::select! {
-            () = waiting.woken() => {}
-            () = tokio::time::sleep_until(deadline) => return Ok(None),
+            biased;
             () = gone.cancelled() => return Ok(None),
-        }
-        if gone.is_cancelled() {
-            return Ok(None);
+            () = tokio::time::sleep_until(deadline) => return Ok(None),
+            () = waiting.woken() => {}
         }
     }
 }

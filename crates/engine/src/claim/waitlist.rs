@@ -47,7 +47,7 @@ pub(crate) enum Pattern {
 #[derive(Default)]
 struct Table {
     tickets: Ticket,
-    waiters: HashMap<Ticket, Waiter>,
+    waiters: BTreeMap<Ticket, Waiter>,
     /// Waiters that can be woken. One that was woken and has not noticed it yet is not here.
     names: HashMap<TypeKey, Lines>,
     globs: HashMap<Tenant, HashMap<String, Lines>>,
@@ -80,6 +80,20 @@ impl Pattern {
             Names::Glob(text) => vec![Pattern::of(text)],
             Names::AnyOf(names) => names.iter().cloned().map(Pattern::Name).collect(),
         }
+    }
+}
+
+impl Interest {
+    /// What it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = |pattern: &Pattern| {
+            let text = match pattern {
+                Pattern::Name(name) => name.as_str(),
+                Pattern::Glob(text) => text,
+            };
+            size_of::<Pattern>() + text.len()
+        };
+        self.names.iter().map(bytes).sum()
     }
 }
 

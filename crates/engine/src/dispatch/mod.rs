@@ -47,6 +47,8 @@ use look::Look;
 
 /// Batches in one claim.
 const PICKS_MAX: usize = 64;
+/// Inline payloads of one claim, except for the last job: they are in memory together.
+const PAYLOAD_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The pause after a failed claim.
 const CLAIM_PAUSE: Duration = Duration::from_millis(200);
 
@@ -123,7 +125,8 @@ impl Dispatch {
         let shared = &self.shared;
         let hold = Hold::Beat(shared.daemon.grant.boot);
         // Under way until all claimed jobs are in the running table.
-        let (filled, _under_way) = claim::claim(shared, reservations, hold).await?;
+        let claimed = claim::claim(shared, reservations, hold, PAYLOAD_BYTES_MAX).await?;
+        let (filled, _under_way) = claimed;
         for (jobs, slot) in filled {
             if let Some(slot) = slot {
                 start::start(shared, &self.batches, slot, jobs).await;

@@ -1,4 +1,4 @@
-//! The runner's reports on a batch become verdicts.
+//! The runner's reports on a batch become settlements.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -28,16 +28,16 @@ pub(super) const RETURN_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct BatchReports {
     shared: Arc<Shared>,
     key: TypeKey,
-    /// Attempts whose verdict is not in the settle queue yet.
+    /// Attempts whose settlement is not in the settle queue yet.
     open: Mutex<HashMap<AttemptId, OpenAttempt>>,
     progresses: Arc<Progresses>,
 }
 
-/// An attempt of the batch that has no verdict yet.
+/// An attempt of the batch that has no settlement yet.
 #[derive(Clone, Copy, PartialEq)]
 enum OpenAttempt {
     Running,
-    /// It has ended, and the metrics have counted that; the verdict is being made.
+    /// It has ended, and the metrics have counted that; the settlement is being made.
     Ended,
 }
 
@@ -121,8 +121,9 @@ impl BatchReports {
 
     pub(super) async fn hand_back(&self, attempt: AttemptId) {
         let Some(running) = self.take(attempt) else { return };
-        let stopping = !self.shared.picking.load(Ordering::SeqCst);
-        self.settle(SettleItem::release(running, (!stopping).then_some(RETURN_PAUSE))).await;
+        // A daemon that does not pick jobs does not start it again at once; others may.
+        let picks = self.shared.picking.load(Ordering::SeqCst);
+        self.settle(SettleItem::release(running, picks.then_some(RETURN_PAUSE))).await;
     }
 
     async fn settle(&self, item: SettleItem) {

@@ -65,7 +65,8 @@ async fn handler_for(
         return Ok(None);
     };
     let found = shared.catalogue.get(shared.store.as_ref(), key, version).await?;
-    let Some(handler) = found else { return Ok(None) };
+    let missing = || format!("handler {version} of {key} is missing");
+    let handler = found.ok_or_else(|| store::Error::Corrupt(missing().into()))?;
     // The check looks for programs on the disk; a handler with a warm context has passed it.
     let is_warm = shared.runner.warm().contains(&version);
     let unfit = (!is_warm).then(|| shared.runner.check(&handler.spec).err()).flatten();

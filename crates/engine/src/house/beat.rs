@@ -1,8 +1,10 @@
 //! The beat: one write renews this daemon's number, and with it the leases of all jobs that it
 //! runs. Then the store's list of our leases is compared with what we run: an attempt without a
-//! lease is lost and is stopped, and a lease whose claim was never answered is released.
+//! lease is lost and is stopped, and a lease whose claim was never answered is released. So are the
+//! leases of abandoned claims of workers, which are not on the beat.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,17 +36,18 @@ impl Service for Beat {
         "beat"
     }
 
+    /// Lasts as long as the store hangs. `Contact` learns of that, because adds do not wait for it.
     async fn pass(&mut self) -> Result<Next, Failed> {
-        let pause = self.shared.options.lease / BEATS_PER_LEASE;
-        let failed =
-            |what: &str, error: store::Error| Failed::new(format!("{what}: {error}"), pause);
-        self.beat().await.map_err(|error| failed("cannot renew the sysid", error))?;
-        let shared = &self.shared;
-        let refreshed = shared.daemon.tokens.refresh(shared.store.as_ref()).await;
-        // Compare even if that failed.
-        self.compare().await.map_err(|error| failed("cannot compare what runs here", error))?;
-        refreshed.map_err(|error| failed("cannot take a new boot number", error))?;
-        Ok(Next::After(pause))
+        let shared = self.shared.clone();
+        let contact = &shared.daemon.contact;
+        let mut passing = pin!(self.beat_and_compare());
+        loop {
+            let since = shared.clock.steady();
+            match tokio::time::timeout(contact.note_interval(), passing.as_mut()).await {
+                Ok(next) => return next,
+                Err(_) => contact.not_answered(since, shared.clock.steady()),
+            }
+        }
     }
 }
 
@@ -61,6 +64,19 @@ impl Beat {
         Beat { shared, failed: false }
     }
 
+    async fn beat_and_compare(&mut self) -> Result<Next, Failed> {
+        let pause = self.shared.options.lease / BEATS_PER_LEASE;
+        let failed =
+            |what: &str, error: store::Error| Failed::new(format!("{what}: {error}"), pause);
+        self.beat().await.map_err(|error| failed("cannot renew the sysid", error))?;
+        let shared = &self.shared;
+        let refreshed = shared.daemon.tokens.refresh(shared.store.as_ref()).await;
+        // Compare even if that failed.
+        self.compare().await.map_err(|error| failed("cannot compare what runs here", error))?;
+        refreshed.map_err(|error| failed("cannot take a new boot number", error))?;
+        Ok(Next::After(pause))
+    }
+
     async fn beat(&mut self) -> Result<(), store::Error> {
         let shared = &self.shared;
         let renew = SysidRenew {
@@ -73,7 +89,7 @@ impl Beat {
         let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
         self.apply(&beaten, failed_before, before, sent);
         // After the answer took effect, so that requests waiting for a beat see it.
-        self.shared.daemon.contact.tried(sent);
+        self.shared.daemon.contact.answered(sent, self.shared.clock.steady());
         beaten.map(drop)
     }
 
@@ -98,7 +114,10 @@ impl Beat {
                 shared.picking.store(false, Ordering::SeqCst);
                 shared.health.fail(why.clone());
             }
-            Err(error @ store::Error::Corrupt(_)) => shared.health.fail(error.to_string()),
+            // Only if it repeats: SQLite also reports a single failed read as damage.
+            Err(error @ store::Error::Corrupt(_)) if failed_before => {
+                shared.health.fail(error.to_string());
+            }
             Err(_) => {}
         }
     }
@@ -131,6 +150,7 @@ impl Beat {
             shared.running.set_lost(attempt);
             shared.runner.stop(attempt, Stop::LeaseLost);
         }
+        orphans.extend(shared.daemon.abandoned.leases(shared.store.as_ref()).await?);
         self.give_back(orphans).await
     }
 

@@ -4,8 +4,10 @@
 //! to leases of its own number: it was granted only because their owner did not beat any more.
 //!
 //! And whether its number may belong to another daemon by now: a process that was suspended for a
-//! whole lease beats before it answers an add. All times are of the steady clock.
+//! whole lease beats before it answers an add, or finds that the store does not answer. All times
+//! are of the steady clock.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,15 +18,25 @@ use windlass_core::sync::lock;
 
 use crate::house::clock::DaemonClock;
 
-/// How long an answer waits for the beat after a suspension.
+/// How long an answer waits for the beat after a suspension. A store that has been silent for as
+/// long hangs, and no answer waits for it any more.
 const BEAT_PATIENCE: Duration = Duration::from_secs(5);
+/// How often this is noted while the store hangs. Often enough that there is always a recent note,
+/// also if each beat takes long and fails.
+const NOTES_PER_LEASE: u32 = 5;
+/// A wait for a note that took so many times as long was a suspension. Together with the time
+/// between two beats it is less than a lease, so the number is still ours after a shorter one.
+const SUSPENSION_INTERVALS: u32 = 2;
 
 pub(crate) struct Contact {
     lease: Duration,
     me: Sysid,
     state: Mutex<State>,
-    /// When the latest completed beat was sent, successful or not.
+    /// When a beat was last tried: the latest one that was answered was sent then, or the store
+    /// hung then.
     tried: watch::Sender<Duration>,
+    /// Whether the store hangs: it did not answer a call in time, and no beat since.
+    hangs: AtomicBool,
     /// Triggers a beat.
     pub(crate) beat_wanted: Arc<Notify>,
 }
@@ -35,20 +47,62 @@ struct State {
     beat: Duration,
     /// When contact was last restored.
     back: Option<Duration>,
+    /// How long beats have been waited for since one was answered in time.
+    silence: Duration,
 }
 
 impl Contact {
     pub(crate) fn new(lease: Duration, me: Sysid, now: Duration) -> Contact {
-        let state = Mutex::new(State { started: now, beat: now, back: None });
-        Contact { lease, me, state, tried: watch::Sender::new(now), beat_wanted: Arc::default() }
+        let state =
+            Mutex::new(State { started: now, beat: now, back: None, silence: Duration::ZERO });
+        let (tried, hangs) = (watch::Sender::new(now), AtomicBool::new(false));
+        Contact { lease, me, state, tried, hangs, beat_wanted: Arc::default() }
     }
 
-    /// A beat that was sent at this time has completed.
-    pub(crate) fn tried(&self, sent: Duration) {
-        self.tried.send_replace(sent);
+    /// How long a beat is waited for until `not_answered` is called.
+    pub(crate) fn note_interval(&self) -> Duration {
+        (self.lease / NOTES_PER_LEASE).min(BEAT_PATIENCE)
     }
 
-    /// Returns when there was a beat within the last lease; triggers one if not. Gives up after
+    /// A beat that was sent at this time has been answered, with an error or without.
+    pub(crate) fn answered(&self, sent: Duration, now: Duration) {
+        if now.saturating_sub(sent) < self.note_interval() {
+            lock(&self.state).silence = Duration::ZERO;
+        }
+        self.hangs.store(false, Ordering::SeqCst);
+        self.tried(sent);
+    }
+
+    /// A beat that was under way all this time has not been answered.
+    pub(crate) fn not_answered(&self, since: Duration, now: Duration) {
+        let (waited, mut state) = (now.saturating_sub(since), lock(&self.state));
+        // A process that was suspended has not waited.
+        let suspended = waited >= SUSPENSION_INTERVALS * self.note_interval();
+        state.silence = if suspended { Duration::ZERO } else { state.silence + waited };
+        if state.silence >= BEAT_PATIENCE {
+            self.note_hang();
+            self.tried(since);
+        }
+    }
+
+    fn tried(&self, at: Duration) {
+        self.tried.send_if_modified(|tried| {
+            let is_later = at > *tried;
+            *tried = at.max(*tried);
+            is_later
+        });
+    }
+
+    /// The store did not answer a call in time.
+    pub(crate) fn note_hang(&self) {
+        self.hangs.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn store_hangs(&self) -> bool {
+        self.hangs.load(Ordering::SeqCst)
+    }
+
+    /// Returns when a beat was tried within the last lease; triggers one if not. Gives up after
     /// `BEAT_PATIENCE`, so that a store that is away does not hold up adds.
     pub(crate) async fn await_recent_beat(&self, clock: &DaemonClock) {
         let fresh = |tried: &Duration| clock.steady().saturating_sub(*tried) < self.lease;
@@ -87,6 +141,7 @@ mod tests {
     use super::*;
 
     const LEASE: Duration = Duration::from_secs(10);
+    const MS: Duration = Duration::from_millis(1);
 
     fn sysid(number: u16) -> Sysid {
         Sysid::new(number).unwrap()
@@ -131,5 +186,57 @@ mod tests {
         assert!(!contact.may_break(sysid(2), awake), "before its next beat");
         assert!(contact.beat(false, awake));
         assert!(!contact.may_break(sysid(2), awake), "and after it");
+    }
+
+    #[test]
+    fn a_store_that_hangs_is_waited_for_once() {
+        let (contact, start) = contact();
+        let (interval, mut now) = (contact.note_interval(), start);
+        let mut wait = |times: u32| {
+            for _ in 0..times {
+                contact.not_answered(now, now + interval);
+                now += interval;
+            }
+            (contact.store_hangs(), now - *contact.tried.borrow())
+        };
+        let patience = BEAT_PATIENCE.div_duration_f64(interval).ceil() as u32;
+        assert_eq!(wait(patience - 1), (false, (patience - 1) * interval));
+        for _ in 0..2 {
+            assert_eq!(wait(1), (true, interval), "and from then on as long as it hangs");
+        }
+        // A beat that fails so late does not change that.
+        contact.answered(start, now);
+        assert!(!contact.store_hangs());
+        contact.not_answered(now, now + interval);
+        assert_eq!((contact.store_hangs(), *contact.tried.borrow()), (true, now));
+        // One that is answered in time does.
+        contact.answered(now, now);
+        contact.not_answered(now, now + interval);
+        assert!(!contact.store_hangs());
+    }
+
+    #[test]
+    fn a_process_that_stood_still_waits_again_for_a_store_that_hangs() {
+        for suspended in [2 * contact().0.note_interval(), LEASE - MS, LEASE] {
+            let (contact, start) = contact();
+            let interval = contact.note_interval();
+            for number in 0..10 {
+                contact.not_answered(start + number * interval, start + (number + 1) * interval);
+            }
+            let asleep = start + 10 * interval;
+            let awake = asleep + suspended;
+            contact.not_answered(asleep, awake);
+            contact.not_answered(awake, awake + interval);
+            assert!(*contact.tried.borrow() < asleep, "{suspended:?}");
+        }
+    }
+
+    #[test]
+    fn a_store_does_not_hang_because_this_process_stood_still() {
+        let (contact, start) = contact();
+        let sent = start + LEASE / 3;
+        contact.not_answered(sent, sent + LEASE - MS);
+        assert!(!contact.store_hangs());
+        assert_eq!(*contact.tried.borrow(), start);
     }
 }

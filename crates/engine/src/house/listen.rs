@@ -21,6 +21,7 @@ impl Service for Listen {
 
     async fn pass(&mut self) -> Result<Next, Failed> {
         tokio::select! {
+            biased;
             () = self.stop.cancelled() => Ok(Next::OnWake),
             () = self.shared.store.changed() => {
                 self.shared.ready.look();

@@ -1,4 +1,5 @@
-//! Reap: breaks dead owners' leases and gives up expired jobs.
+//! Reap: breaks leases that have run out, of dead daemons and of workers that did not renew, and
+//! gives up expired jobs.
 
 use std::sync::Arc;
 use std::time::Duration;

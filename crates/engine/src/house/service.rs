@@ -161,6 +161,7 @@ async fn run(
             }
         };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = wake.notified() => {}
             () = tokio::time::sleep(pause) => {}

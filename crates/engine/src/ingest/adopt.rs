@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::Sysid;
 use windlass_core::sync::panic_text;
-use windlass_journal::Journal;
+use windlass_journal::{Disk, Journal, on_disk};
 
 use crate::backup::JOURNAL_DIR;
-use crate::error::{Error, store_error};
+use crate::error::{Error, journal_error, store_error};
 use crate::house::health::Left;
 use crate::house::service::{Failed, Next, Service};
-use crate::ingest::Ingest;
+use crate::ingest::{Ingest, Unreadable};
 use crate::shared::Shared;
 use crate::start::journal_options;
 
@@ -35,10 +35,12 @@ use crate::start::journal_options;
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) struct Adopt {
-    pub shared: Arc<Shared>,
-    pub stop: CancellationToken,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
     /// Becomes true after the first scan.
-    pub looked: watch::Sender<bool>,
+    looked: watch::Sender<bool>,
+    /// Of journals that were left, for the next try.
+    unreadable: BTreeMap<Sysid, Unreadable>,
 }
 
 #[async_trait]
@@ -58,15 +60,25 @@ impl Service for Adopt {
 }
 
 impl Adopt {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        stop: CancellationToken,
+        looked: watch::Sender<bool>,
+    ) -> Adopt {
+        Adopt { shared, stop, looked, unreadable: BTreeMap::new() }
+    }
+
     /// The journals that could not be taken over, with the reason.
-    async fn adopt_all(&self) -> BTreeMap<Left, String> {
+    async fn adopt_all(&mut self) -> BTreeMap<Left, String> {
         let mut left = BTreeMap::new();
-        let journals = journals_in(self.shared.options.data_dir.join(JOURNAL_DIR));
+        let journals =
+            journals_in(&*self.shared.disk, &self.shared.options.data_dir.join(JOURNAL_DIR));
         let journals = journals.unwrap_or_else(|error| {
             left.insert(None, format!("cannot list the journals: {error}"));
             Vec::new()
         });
-        for sysid in journals.into_iter().filter(|sysid| *sysid != self.shared.daemon.sysid()) {
+        let own = self.shared.daemon.sysid();
+        for sysid in journals.into_iter().filter(|sysid| *sysid != own) {
             if self.stop.is_cancelled() {
                 break;
             }
@@ -82,46 +94,49 @@ impl Adopt {
         left
     }
 
-    async fn adopt(&self, sysid: Sysid) -> Result<(), Error> {
+    async fn adopt(&mut self, sysid: Sysid) -> Result<(), Error> {
         let shared = &self.shared;
         let position = shared
             .store
             .journal_position(shared.daemon.journal_id(sysid))
             .await
             .map_err(store_error)?;
-        let options = journal_options(&shared.options, &shared.metrics, sysid);
+        let options = journal_options(&shared.disk, &shared.options, &shared.metrics, sysid);
         let clock = shared.clock.machine();
-        let adopting =
-            tokio::task::spawn_blocking(move || Journal::adopt(options, clock, position));
-        let adopted = adopting.await.map_err(|error| Error::Internal(error.to_string()))?;
-        let Some(journal) = adopted.map_err(unreadable)? else { return Ok(()) };
+        let adopting = move || Journal::adopt(options, clock, position);
+        let adopted = on_disk(&*shared.disk, adopting)
+            .await
+            .map_err(|error| Error::Internal(error.to_string()))?;
+        let Some(journal) = adopted.map_err(journal_error)? else { return Ok(()) };
         let waiting = journal.stats().unread_records;
         tracing::info!(from = sysid.get(), waiting, "taking over a journal");
         let (shared, stop) = (shared.clone(), self.stop.clone());
-        let mut ingest = Ingest::new(shared, journal.clone(), sysid, position, stop);
+        let mut ingest = Ingest::new(shared, journal, sysid, position, stop);
+        ingest.unreadable = self.unreadable.remove(&sysid).unwrap_or_default();
+        let moved = self.move_all(&mut ingest).await;
+        if moved.is_err() {
+            self.unreadable.insert(sysid, ingest.unreadable);
+        }
+        moved
+    }
+
+    async fn move_all(&self, ingest: &mut Ingest) -> Result<(), Error> {
         while !self.stop.is_cancelled() {
             let moved = ingest.move_batch().await?;
             if moved == 0 && ingest.confirm().await? {
-                return journal.remove().await.map_err(unreadable);
+                return ingest.journal.clone().remove().await.map_err(journal_error);
             }
             ingest.drop_moved().await?;
         }
-        journal.close().await;
+        ingest.journal.close().await;
         Ok(())
     }
 }
 
-fn unreadable(error: windlass_journal::Error) -> Error {
-    Error::Unavailable(error.to_string())
-}
-
 /// Sorted by number.
-pub(crate) fn journals_in(directory: PathBuf) -> io::Result<Vec<Sysid>> {
+pub(crate) fn journals_in(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<Sysid>> {
     let sysid_of = |name: String| name.parse().ok().and_then(Sysid::new);
-    let mut journals = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        journals.extend(entry?.file_name().into_string().ok().and_then(sysid_of));
-    }
+    let mut journals: Vec<Sysid> = disk.dirs(dir)?.into_iter().filter_map(sysid_of).collect();
     journals.sort();
     Ok(journals)
 }

@@ -18,6 +18,7 @@ pub(crate) struct Arrival {
     id: JobId,
     key: TypeKey,
     run_at: Timestamp,
+    created_at: Timestamp,
     note: Option<Arc<KeyNote>>,
     /// Set if the job can never run.
     pub lost: Option<Lost>,
@@ -32,7 +33,8 @@ pub(crate) struct Lost {
 impl Arrival {
     pub(crate) fn of(record: &Record) -> Arrival {
         let (job, note) = (&record.job, record.note.clone());
-        Arrival { id: job.id, key: job.key.clone(), run_at: job.run_at, note, lost: None }
+        let (id, key, run_at, created_at) = (job.id, job.key.clone(), job.run_at, job.created_at);
+        Arrival { id, key, run_at, created_at, note, lost: None }
     }
 
     fn forget_key(&self, shared: &Shared) {
@@ -46,7 +48,7 @@ impl Arrival {
         let (tenant, id) = (self.key.tenant.clone(), self.id);
         let (Lost { file, error }, retention) = (lost, shared.options.retention);
         tracing::error!(%id, file = %file.display(), error, "a payload is lost; its job fails");
-        pieces::set_aside(file).await;
+        pieces::set_aside(&shared.disk, file).await;
         let why = format!("its payload cannot be read: {error}");
         let which = Overdue::Lost { tenant, id };
         if let Err(error) = reap::give_up(shared, which, &why, retention).await {
@@ -59,7 +61,8 @@ impl Arrival {
 /// Logs new jobs, and announces which of them may run now and when the next one comes due.
 pub(crate) fn announce(shared: &Shared, jobs: &[Arrival], inserted: &[Inserted]) {
     let now = shared.now();
-    let mut ready: HashMap<TypeKey, u64> = HashMap::new();
+    let mut ready: Vec<(TypeKey, u64)> = Vec::new();
+    let mut places: HashMap<&TypeKey, usize> = HashMap::new();
     let mut due: Option<Timestamp> = None;
     for (job, how) in jobs.iter().zip(inserted) {
         match how {
@@ -70,8 +73,13 @@ pub(crate) fn announce(shared: &Shared, jobs: &[Arrival], inserted: &[Inserted])
                 if job.lost.is_some() {
                     continue;
                 }
-                if job.run_at <= now {
-                    *ready.entry(job.key.clone()).or_default() += 1;
+                // As the store decides it, also if the clock was set back after the add.
+                if job.run_at <= now.max(job.created_at) {
+                    let place = *places.entry(&job.key).or_insert(ready.len());
+                    if place == ready.len() {
+                        ready.push((job.key.clone(), 0));
+                    }
+                    ready[place].1 += 1;
                 } else {
                     due = Some(due.map_or(job.run_at, |due| due.min(job.run_at)));
                 }

@@ -1,10 +1,11 @@
 //! How far this daemon's adds have been ingested. A claim, a read or a change waits briefly until
 //! the store has everything that was answered before.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use windlass_core::JobId;
 
@@ -18,22 +19,25 @@ pub(crate) const FRESH_READ: Duration = Duration::from_millis(50);
 const FRESH_CHANGE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Freshness {
-    /// The store's position in our own journal.
-    ingested: watch::Sender<Option<JobId>>,
+    /// The store's position in our own journal; 0 before the first job. It may go back.
+    ingested: AtomicI64,
+    /// Notified when that has moved.
+    moved: Notify,
     /// Notified when a caller waits for ingest.
     pub wanted: Notify,
-    /// The newest id in the journal's backlog when the engine started.
+    /// No id in the journal's backlog at the start of the engine was larger; `None` if there was
+    /// no backlog.
     pub backlog_newest: Option<JobId>,
     /// The last id of an answered add through the journal.
     appended: AtomicI64,
 }
 
 impl Freshness {
-    /// `position` is the store's position in the journal, `backlog_newest` the newest id that the
-    /// store does not have.
+    /// `position` is the store's position in the journal.
     pub(crate) fn new(position: Option<JobId>, backlog_newest: Option<JobId>) -> Freshness {
         Freshness {
-            ingested: watch::Sender::new(position),
+            ingested: AtomicI64::new(position.map_or(0, JobId::get)),
+            moved: Notify::new(),
             wanted: Notify::new(),
             backlog_newest,
             appended: AtomicI64::new(backlog_newest.or(position).map_or(0, JobId::get)),
@@ -46,21 +50,30 @@ impl Freshness {
     }
 
     pub(crate) fn note_ingested(&self, position: Option<JobId>) {
-        self.ingested.send_replace(position);
+        self.ingested.store(position.map_or(0, JobId::get), Ordering::SeqCst);
+        self.moved.notify_waiters();
     }
 
     /// Waits until the store has every job up to `id` that this daemon accepted; false after
     /// `patience`.
     pub(crate) async fn up_to(&self, id: JobId, patience: Duration) -> bool {
         let target = id.get().min(self.appended.load(Ordering::SeqCst));
-        let mut ingested = self.ingested.subscribe();
-        let is_there = |at: &Option<JobId>| at.map_or(0, JobId::get) >= target;
-        if is_there(&ingested.borrow()) {
+        let is_there = || self.ingested.load(Ordering::SeqCst) >= target;
+        if is_there() {
             return true;
         }
         self.wanted.notify_one();
-        let arrived = ingested.wait_for(is_there);
-        tokio::time::timeout(patience, arrived).await.is_ok_and(|seen| seen.is_ok())
+        let arrived = async {
+            loop {
+                let mut moved = pin!(self.moved.notified());
+                moved.as_mut().enable();
+                if is_there() {
+                    return;
+                }
+                moved.await;
+            }
+        };
+        tokio::time::timeout(patience, arrived).await.is_ok()
     }
 
     /// The same for everything answered until now.

@@ -6,9 +6,9 @@
 pub(crate) mod adopt;
 mod arrival;
 pub(crate) mod freshness;
+mod payload;
 pub(crate) mod place;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,23 +19,18 @@ use windlass_core::store::{Durability, IdempotencyRecord, Insert, Insertion, Jou
 use windlass_core::{JobId, NewJob, Sysid};
 use windlass_journal::{Journal, KeyNote, Record};
 
-use crate::accept::pieces::{self, NotPut};
-use crate::error::{Error, storage_error, store_error};
+use crate::error::{Error, journal_error, store_error};
 use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
-use arrival::{Arrival, Lost};
+use arrival::Arrival;
+pub(crate) use payload::Unreadable;
 
 /// Jobs and payload bytes of one transaction, unless a single payload has more.
 const BATCH_RECORDS_MAX: usize = 2000;
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How often one batch is moved to the store's position.
 const BEHIND_TRIES_MAX: usize = 3;
-/// How often an unreadable payload is tried before its job enters as failed.
-const UNREADABLE_TRIES_MAX: u32 = 8;
-/// Errors that are not the file's fault: the machine or the process is short of memory (`ENOMEM`)
-/// or of descriptors (`ENFILE`, `EMFILE`).
-const SHORT_OF_MEANS: [i32; 3] = [12, 23, 24];
 /// The pause before another try to remove files.
 const DROP_PAUSE: Duration = Duration::from_secs(10);
 /// A batch of this many jobs means that there are many adds. Then ingest lets more of them
@@ -57,8 +52,7 @@ pub(crate) struct Ingest {
     /// The store's position in the journal, as far as we know.
     position: Option<JobId>,
     backoff: Backoff,
-    /// Consecutive failures to read a payload.
-    unreadable: u32,
+    pub unreadable: Unreadable,
     /// The store's synced position, if the journal does not know it yet.
     synced: Option<JobId>,
     /// The journal could not remove some files.
@@ -85,7 +79,7 @@ impl Ingest {
             stop,
             position,
             backoff: Backoff::new(PAUSE_MIN, PAUSE_MAX),
-            unreadable: 0,
+            unreadable: Unreadable::default(),
             synced: None,
             undropped: false,
             moved_bytes: 0,
@@ -106,7 +100,9 @@ impl Ingest {
             };
             match moved {
                 Ok(BatchMove::Stored) => {
+                    self.unreadable.clear();
                     self.position = self.position.max(Some(last));
+                    // Ends the ticket too.
                     self.journal.commit_until(last);
                     self.publish_position();
                     return Ok(count);
@@ -144,9 +140,9 @@ impl Ingest {
                 // Synced jobs are gone, and the journal no longer has them: the store was restored
                 // from a backup.
                 tracing::error!(journal, %error, "the store has lost jobs that it had confirmed");
-                self.journal.rewind(Some(until)).await.map_err(storage_error)?;
+                self.journal.rewind(Some(until)).await.map_err(journal_error)?;
             }
-            gone_there => gone_there.map_err(storage_error)?,
+            gone_there => gone_there.map_err(journal_error)?,
         }
         self.position = position;
         self.publish_position();
@@ -159,6 +155,7 @@ impl Ingest {
             return;
         }
         let all = self.journal.stats().unread_records == 0;
+        // No record may have this id, so the position alone may never reach it.
         let known = if all { self.shared.fresh.backlog_newest } else { None };
         self.shared.fresh.note_ingested(self.position.max(known));
     }
@@ -173,12 +170,10 @@ impl Ingest {
         let mut arrivals: Vec<Arrival> = records.iter().map(Arrival::of).collect();
         let mut jobs: Vec<NewJob> = Vec::with_capacity(records.len());
         let mut keys: Vec<IdempotencyRecord> = Vec::new();
-        let mut spooled = false;
-        for (Record { mut job, spool, note }, arrival) in records.into_iter().zip(&mut arrivals) {
-            if let Some(file) = spool {
-                arrival.lost = self.put_payload(&mut job, &file).await?;
-                spooled = true;
-            }
+        // Large payloads first; the others are in their records.
+        let putting = self.unreadable.put_payloads(&self.shared, &mut records, &mut arrivals);
+        let spooled = putting.await?;
+        for Record { job, note, .. } in records {
             // An add may span several batches; each of them carries its key.
             let is_new = |note: &Arc<KeyNote>| {
                 keys.last().is_none_or(|key| key.ids.first() != note.ids.first())
@@ -217,36 +212,13 @@ impl Ingest {
         Ok(BatchMove::Stored)
     }
 
-    /// Copies a spooled payload into the store. If it still cannot be read after several tries,
-    /// returns the reason, and the job enters in a way that it never runs.
-    async fn put_payload(&mut self, job: &mut NewJob, file: &Path) -> Result<Option<Lost>, Error> {
-        let store = self.shared.store.as_ref();
-        let put = pieces::put_pieces(store, job.id, file, job.payload.len()).await;
-        let error = match put {
-            Ok(()) => {
-                self.unreadable = 0;
-                return Ok(None);
-            }
-            Err(NotPut::Store(error)) => return Err(store_error(error)),
-            Err(NotPut::Unreadable(_, error)) => error,
-        };
-        self.unreadable = self.unreadable.saturating_add(1);
-        let is_not_its_fault = error.raw_os_error().is_some_and(|no| SHORT_OF_MEANS.contains(&no));
-        if is_not_its_fault || self.unreadable < UNREADABLE_TRIES_MAX {
-            return Err(NotPut::Unreadable(file.to_owned(), error).into());
-        }
-        // Paused, so that it is not claimed before it is given up, and expired, so that the reaper
-        // gives it up if this daemon does not live to do it.
-        (job.paused, job.expires_at) = (true, Some(job.created_at));
-        Ok(Some(Lost { file: file.to_owned(), error: error.to_string() }))
-    }
-
     /// Pauses, unless a request waits for a job that is not in the store yet.
     async fn gather(&self) {
         if !self.shared.ready.waitlist.is_empty() {
             return;
         }
         tokio::select! {
+            biased;
             () = self.stop.cancelled() => {}
             () = self.shared.fresh.wanted.notified() => {}
             () = tokio::time::sleep(GATHER_PAUSE) => {}
@@ -269,7 +241,7 @@ impl Ingest {
         let Some(position) = position else { return Ok(()) };
         let dropped = self.journal.drop_until(position).await;
         self.undropped = dropped.is_err();
-        dropped.map_err(|error| Error::Unavailable(error.to_string()))
+        dropped.map_err(journal_error)
     }
 
     /// The store's synced position in the journal.
@@ -308,6 +280,7 @@ impl Service for Ingest {
             self.gather().await;
         }
         tokio::select! {
+            biased;
             () = self.stop.cancelled() => return Ok(Next::OnWake),
             () = self.journal.readable() => {}
             () = tokio::time::sleep(DROP_PAUSE), if self.undropped => {}

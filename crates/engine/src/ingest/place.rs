@@ -1,33 +1,38 @@
 //! The number that identifies a data directory, to distinguish journals of different machines on
 //! one store. It is made once and kept in a file.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
+use windlass_journal::Disk;
+
 pub(crate) const FILE_NAME: &str = "place";
+/// More than any number has.
+const FILE_BYTES_MAX: usize = 100;
 
 /// The directory's number; `fresh` if it has none yet. Durable when this returns.
-pub(crate) fn of(data_dir: &Path, fresh: u64) -> io::Result<u64> {
-    windlass_journal::create_dir(data_dir)?;
+pub(crate) fn of(disk: &dyn Disk, data_dir: &Path, fresh: u64) -> io::Result<u64> {
+    windlass_journal::create_dir(disk, data_dir)?;
     let path = data_dir.join(FILE_NAME);
-    if !path.exists() {
+    if disk.bytes(&path).is_err() {
         // Written to another file and linked into place, so that two daemons that start at once
         // read the same number, and never a partial one.
         let aside = data_dir.join(format!("{FILE_NAME}.{}.{fresh:x}", std::process::id()));
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&aside)?;
-        writeln!(file, "{fresh}")?;
-        file.sync_all()?;
-        let linked = std::fs::hard_link(&aside, &path);
-        std::fs::remove_file(&aside)?;
+        disk.remove(&aside)?;
+        let file = disk.create(&aside)?;
+        file.write_at(format!("{fresh}\n").as_bytes(), 0)?;
+        file.sync()?;
+        let linked = disk.link(&aside, &path);
+        disk.remove(&aside)?;
         match linked {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
     }
     // Even if the file existed: its writer may have died before the sync.
-    File::open(data_dir)?.sync_all()?;
-    let text = std::fs::read_to_string(&path)?;
+    disk.sync_dir(data_dir)?;
+    let bytes = usize::try_from(disk.bytes(&path)?).unwrap_or(usize::MAX).min(FILE_BYTES_MAX);
+    let text = String::from_utf8(disk.read(&path, 0, bytes)?).unwrap_or_default();
     text.trim().parse().map_err(|_| {
         let what = format!("{} does not hold a number", path.display());
         io::Error::new(io::ErrorKind::InvalidData, what)
@@ -36,13 +41,15 @@ pub(crate) fn of(data_dir: &Path, fresh: u64) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use windlass_journal::RealDisk;
+
     use super::*;
 
     #[test]
     fn the_first_number_stays() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(of(dir.path(), 7).unwrap(), 7);
-        assert_eq!(of(dir.path(), 8).unwrap(), 7);
+        assert_eq!(of(&RealDisk, dir.path(), 7).unwrap(), 7);
+        assert_eq!(of(&RealDisk, dir.path(), 8).unwrap(), 7);
         let left: Vec<_> = dir.path().read_dir().unwrap().flatten().collect();
         assert_eq!(left.len(), 1);
     }
@@ -52,7 +59,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let numbers: Vec<u64> = std::thread::scope(|scope| {
             let path = dir.path();
-            let start = |fresh| scope.spawn(move || of(path, fresh).unwrap());
+            let start = |fresh| scope.spawn(move || of(&RealDisk, path, fresh).unwrap());
             let started: Vec<_> = (0..8).map(start).collect();
             started.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
@@ -63,6 +70,6 @@ mod tests {
     fn a_file_that_holds_something_else_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(FILE_NAME), "x").unwrap();
-        assert!(of(dir.path(), 1).is_err());
+        assert!(of(&RealDisk, dir.path(), 1).is_err());
     }
 }

@@ -232,7 +232,9 @@ impl Scheduler {
             return;
         }
         let key = |name: &_| TypeKey { tenant: tenant.clone(), name: Clone::clone(name) };
-        let keys: Vec<TypeKey> = entry.waiting.iter().map(key).collect();
+        let mut keys: Vec<TypeKey> = entry.waiting.iter().map(key).collect();
+        // Always in the same order, so that a run can be repeated.
+        keys.sort_unstable();
         for key in keys {
             let Some(entry) = self.types.get(&key) else { continue };
             if entry.batches_running.is_empty() && !self.is_open(&key, entry) {

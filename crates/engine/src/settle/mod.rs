@@ -1,5 +1,5 @@
-//! Settle: stores the verdicts on ended attempts, each with the jobs that the attempt emitted, and
-//! announces what follows from them.
+//! Settle: stores the settlements of ended attempts, each with the jobs that the attempt emitted,
+//! and announces what follows from them.
 //!
 //! ```text
 //!   dispatch ─► verdict ─► queue ─► service ─┐
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An attempt that runs here stays in the running table, and its lease is renewed, until its
-//! verdict is stored.
+//! settlement is stored.
 
 pub(crate) mod queue;
 pub(crate) mod service;
@@ -21,7 +21,7 @@ use windlass_core::store::{self, Durability, Settled, Settlement};
 
 use crate::shared::Shared;
 
-/// Stores verdicts that do not come through the queue. If the store fails at the batch, they are
+/// Stores settlements that do not come through the queue. If the store fails at the batch, they are
 /// stored one by one, so that one damaged job does not block the others. Returns the answers, and
 /// the first error.
 pub(crate) async fn settle_each(

@@ -1,4 +1,4 @@
-//! The queue of verdicts on attempts that ran in this daemon, and the batches in which they are
+//! The queue of settlements of attempts that ran in this daemon, and the batches in which they are
 //! stored. Both are bounded in number and in memory.
 
 use std::collections::VecDeque;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use windlass_core::job::NewJob;
 use windlass_core::store::Settlement;
 
 use crate::dispatch::running::RunningJob;
@@ -17,9 +18,9 @@ use super::verdict::{self, Rules};
 
 /// Ended attempts that may wait for the store; beyond that, runners wait.
 const SETTLE_QUEUE_MAX: usize = 10_000;
-/// Results, logs and payloads that may wait for the store; beyond that, runners wait.
+/// Bytes of results, logs and new jobs that may wait for the store; beyond that, runners wait.
 const SETTLE_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Verdicts in one transaction.
+/// Settlements in one transaction.
 pub(super) const SETTLE_BATCH_MAX: usize = 1000;
 /// Jobs that enter in one transaction, unless a single attempt emitted more (`EMITTED_MAX`).
 const SETTLE_BATCH_ADDS_MAX: usize = 2000;
@@ -29,7 +30,7 @@ const SETTLE_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 const LIGHT_ADDS_MAX: usize = 200;
 const LIGHT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// A verdict on an attempt that ran in this daemon.
+/// A settlement of an attempt that ran in this daemon.
 pub(crate) struct SettleItem {
     pub settlement: Settlement,
     pub attempt: EndedAttempt,
@@ -41,7 +42,7 @@ pub(crate) struct EndedAttempt {
     pub run_time: Duration,
     /// The bytes of the log that are the attempt's own and not about the verdict.
     log_own: usize,
-    /// Held until the store has the verdict.
+    /// Held until the store has the settlement.
     room: Option<OwnedSemaphorePermit>,
 }
 
@@ -60,11 +61,12 @@ impl SettleItem {
         SettleItem::new(running, settlement, 0, Duration::ZERO)
     }
 
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let Settlement { data, log, adds, follow, .. } = &self.settlement;
         let data = data.as_ref().map_or(0, |data| data.as_str().len());
-        let payloads = adds.iter().chain(follow).map(|new| new.payload.len()).sum::<u64>();
-        data + log.len() + usize::try_from(payloads).unwrap_or(usize::MAX)
+        let job_bytes = |new: &NewJob| (size_of::<NewJob>() as u64) + new.payload.len();
+        let jobs = adds.iter().chain(follow).map(job_bytes).sum::<u64>();
+        data + log.len() + usize::try_from(jobs).unwrap_or(usize::MAX)
     }
 }
 
@@ -80,7 +82,7 @@ impl SettleQueue {
         (SettleQueue { items, bytes: Arc::new(Semaphore::new(SETTLE_BYTES_MAX)) }, settlements)
     }
 
-    /// Queues a verdict; waits until there is room for its bytes.
+    /// Queues a settlement; waits until there is room for its bytes.
     pub(crate) async fn send(&self, mut item: SettleItem) {
         let bytes = item.bytes().min(SETTLE_BYTES_MAX) as u32;
         // The semaphore is never closed.
@@ -91,7 +93,7 @@ impl SettleQueue {
     }
 }
 
-/// Verdicts of one transaction. The settlements are shared with the store without a copy; each
+/// Settlements of one transaction. They are shared with the store without a copy; each
 /// belongs to the attempt at the same index.
 pub(super) struct Batch {
     pub settlements: Arc<[Settlement]>,
@@ -114,6 +116,11 @@ impl Batch {
 }
 
 impl EndedAttempt {
+    /// Makes room for others; it waits elsewhere.
+    pub(super) fn leave_queue(&mut self) {
+        self.room = None;
+    }
+
     /// What is settled instead if the store refused the jobs that the attempt emitted.
     pub(super) fn refused(
         self,
@@ -225,7 +232,25 @@ mod tests {
         let half = SETTLE_BATCH_ADDS_MAX / 2;
         assert_eq!(len(&[(half, 0), (0, 0), (half, 0), (1, 0), (0, 0)]), 3);
         assert_eq!(len(&[(SETTLE_BATCH_ADDS_MAX + 1, 0), (0, 0)]), 1, "one is always taken");
-        assert_eq!(len(&[(1, SETTLE_BATCH_BYTES_MAX), (0, 0), (1, 1)]), 2);
+        let payload = SETTLE_BATCH_BYTES_MAX - size_of::<NewJob>();
+        assert_eq!(len(&[(1, payload), (0, 0), (1, 0)]), 2);
         assert_eq!(len(&[(2, SETTLE_BATCH_BYTES_MAX), (1, 1)]), 1);
+    }
+
+    #[tokio::test]
+    async fn a_settlement_that_waits_elsewhere_leaves_its_room_to_others() {
+        let (queue, mut settlements) = SettleQueue::new();
+        queue.send(item(1, SETTLE_BYTES_MAX)).await;
+        let mut parked = settlements.recv().await.unwrap();
+        assert_eq!(queue.bytes.available_permits(), 0);
+        parked.attempt.leave_queue();
+        queue.send(item(1, SETTLE_BYTES_MAX)).await;
+        assert!(settlements.recv().await.is_some());
+    }
+
+    #[test]
+    fn jobs_without_payloads_take_room_too() {
+        assert_eq!(item(0, 0).bytes(), 0);
+        assert!(item(1000, 0).bytes() >= 1000 * size_of::<NewJob>());
     }
 }

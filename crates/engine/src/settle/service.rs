@@ -1,8 +1,8 @@
-//! The service that stores verdicts in batches.
+//! The service that stores settlements in batches.
 //!
-//! If the store cannot take a batch because something is wrong with one of its jobs, the verdicts
-//! are stored one by one. Those that fail alone are parked, shown (`house::health`), and retried
-//! from time to time; the others are not affected.
+//! If the store cannot take a batch because something is wrong with one of its jobs, the
+//! settlements are stored one by one. Those that fail alone are parked, shown (`house::health`),
+//! and retried from time to time; the others are not affected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,15 +16,17 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::store::{self, Durability, SettleAnswer, Settled};
 
 use crate::accept::direct;
-use crate::follow_up::{announce_emitted, conclude};
+use crate::follow_up::{announce_settled, conclude};
 use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
 use super::queue::{Batch, EndedAttempt, Pending, SETTLE_BATCH_MAX, SettleItem};
 
-/// Verdicts that may be parked; beyond that, the whole queue waits.
+/// Settlements that may be parked, and their bytes unless a single one has more; beyond that, the
+/// whole queue waits.
 const PARKED_MAX: usize = 1000;
-/// How often parked verdicts are retried.
+const PARKED_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// How often parked settlements are retried.
 const PARKED_PAUSE: Duration = Duration::from_secs(5);
 /// Pauses while the store is not available.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -39,11 +41,11 @@ pub(crate) struct Settle {
     alone: VecDeque<SettleItem>,
     /// On its way to the store; retried until the store takes it.
     batch: Option<Batch>,
-    /// Verdicts that the store cannot take, each with the reason.
+    /// Settlements that the store cannot take, each with the reason.
     parked: Vec<(SettleItem, String)>,
-    /// When parked verdicts are retried.
+    /// When parked settlements are retried.
     parked_until: Instant,
-    /// The parked verdicts differ from those that are shown.
+    /// The parked settlements differ from those that are shown.
     parked_changed: bool,
     backoff: Backoff,
 }
@@ -73,6 +75,7 @@ impl Settle {
         if self.batch.is_none() && self.alone.is_empty() && self.pending.is_empty() {
             let retry = tokio::time::sleep_until(self.parked_until);
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return false,
                 item = self.queue.recv() => self.pending.extend(item),
                 () = retry, if !self.parked.is_empty() => {}
@@ -98,10 +101,10 @@ impl Settle {
         self.batch.as_ref()
     }
 
-    /// The store failed at the batch as a whole. Splits a batch and parks a single verdict; false
-    /// when the only way is to try again.
+    /// The store failed at the batch as a whole. Splits a batch and parks a single settlement;
+    /// false when the only way is to try again.
     fn set_aside(&mut self, error: &store::Error) -> bool {
-        if matches!(error, store::Error::Unavailable(_)) || self.parked.len() >= PARKED_MAX {
+        if matches!(error, store::Error::Unavailable(_)) || self.parked_is_full() {
             return false;
         }
         let Some(batch) = self.batch.take() else { return false };
@@ -109,7 +112,8 @@ impl Settle {
             self.alone.extend(batch.into_items());
             return true;
         }
-        for item in batch.into_items() {
+        for mut item in batch.into_items() {
+            item.attempt.leave_queue();
             let id = item.attempt.running.job.id;
             tracing::error!(%id, %error, "the store cannot take a result; it is tried again");
             if self.parked.is_empty() {
@@ -121,7 +125,12 @@ impl Settle {
         true
     }
 
-    /// Shows the parked verdicts once all that were due have been tried.
+    fn parked_is_full(&self) -> bool {
+        let bytes: usize = self.parked.iter().map(|(item, _)| item.bytes()).sum();
+        self.parked.len() >= PARKED_MAX || bytes >= PARKED_BYTES_MAX
+    }
+
+    /// Shows the parked settlements once all that were due have been tried.
     fn show_parked(&mut self) {
         if !self.alone.is_empty() || !std::mem::take(&mut self.parked_changed) {
             return;
@@ -152,7 +161,7 @@ impl Settle {
         for (settlement, EndedAttempt { running, run_time, .. }, answer) in over {
             conclude(shared, &running.job, settlement, answer, run_time);
         }
-        announce_emitted(shared, &answer.moved);
+        announce_settled(shared, &answer.moved);
     }
 }
 

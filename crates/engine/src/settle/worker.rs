@@ -12,7 +12,7 @@ use windlass_core::{Invalid, Job, Log};
 use crate::api::PullFinish;
 use crate::dispatch::policy::Policy;
 use crate::error::{Error, store_error};
-use crate::follow_up::{announce_emitted, conclude, note_held};
+use crate::follow_up::{announce_settled, conclude, note_held};
 use crate::shared::Shared;
 
 use super::verdict::{self, Cause, Rules};
@@ -93,7 +93,7 @@ async fn settle_pulled(shared: &Shared, job: &Job, settlement: Settlement) -> Re
         return Err(lost_or_unknown(shared, &settlement.lease).await);
     };
     conclude(shared, job, settlement, answer, note_held(shared, job));
-    announce_emitted(shared, &moved);
+    announce_settled(shared, &moved);
     Ok(())
 }
 

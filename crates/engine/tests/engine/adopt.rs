@@ -13,6 +13,7 @@ use windlass_test_kit::wait::{in_time, pause};
 
 use crate::ended;
 use crate::fake::{Daemon, handler, jobs, key};
+use crate::ingest::{large, payload_files};
 
 /// There are others before and after it, in any order of a directory listing.
 const DAMAGED: u16 = 3;
@@ -86,6 +87,20 @@ async fn a_journal_that_cannot_be_read_keeps_no_other_from_being_taken_over() {
     assert!(metrics.lines().any(|line| line == "windlass_journals_left 1"), "{metrics}");
 }
 
+/// The file system does not say what it is.
+#[tokio::test]
+async fn a_journal_that_cannot_be_looked_at_is_not_passed_over() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::create_dir(data.path().join("journal")).unwrap();
+    std::os::unix::fs::symlink("7", data.path().join("journal/7")).unwrap();
+    let copied = windlass_engine::backup::segments(data.path());
+    assert!(copied.is_err(), "{copied:?}");
+    let adjust = |options: &mut Options| options.sysid = Sysid::new(3);
+    let daemon = Daemon::start_in(data, Arc::default(), adjust).await;
+    let words = "the journal of daemon 7 cannot be taken over";
+    assert_eq!(daemon.engine.readiness().await.takeover, Err(words.to_owned()));
+}
+
 #[tokio::test]
 async fn a_journal_that_was_left_is_taken_over_when_it_is_put_right() {
     let store = Arc::new(MemoryStore::default());
@@ -110,4 +125,33 @@ async fn a_journal_that_was_left_is_taken_over_when_it_is_put_right() {
     for id in ids {
         assert_eq!(ended(&daemon, &t, id).await, State::Finished);
     }
+}
+
+#[tokio::test]
+async fn a_payload_that_is_lost_does_not_keep_its_journal_from_being_taken_over() {
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+    let daemon = Daemon::start_on(store.clone(), |options| options.sysid = Sysid::new(3)).await;
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    store.set_available(false);
+    let many = vec![large(&daemon, 2_000_000).await, jobs(&["200"]).remove(0)];
+    let ids = daemon.engine.add(&t, many, None).await.unwrap().ids;
+    let data = daemon.abandon().await;
+    payload_files(data.path()).iter().for_each(|file| std::fs::remove_file(file).unwrap());
+
+    store.set_available(true);
+    let daemon = Daemon::start_in(data, store, |options| {
+        options.sysid = Sysid::new(7);
+        options.lease = Duration::from_millis(100);
+    })
+    .await;
+    let taken_over = async {
+        while daemon.engine.job(&t.tenant, ids[1]).await.is_err()
+            || daemon.engine.readiness().await.takeover.is_err()
+        {
+            pause().await;
+        }
+    };
+    in_time("the journal is taken over", taken_over).await;
+    assert_eq!(ended(&daemon, &t, ids[0]).await, State::Failed);
+    assert_eq!(ended(&daemon, &t, ids[1]).await, State::Finished);
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use windlass_core::edit::{Decide, Decision, Edit, Put, Target};
 use windlass_core::memory::MemoryStore;
 use windlass_core::retry::Verdict;
 use windlass_core::runner::Stop;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, LeaseRef, List, Settled, Settlement};
 use windlass_core::time::SystemClock;
-use windlass_core::{AttemptId, JobId, Log, State, Status, TypeKey, TypeSettings};
-
+use windlass_core::{AttemptId, Job, JobId, Log, State, Status, TypeKey, TypeSettings};
+use windlass_engine::Options;
 use windlass_test_kit::wait::{eventually, in_time, pause};
 
 use crate::fake::{Daemon, handler, jobs, key};
@@ -187,11 +188,16 @@ async fn s0_14_no_lease_of_a_living_daemon_runs_out_while_its_jobs_repeat() {
     assert_eq!(expired, Some("windlass_leases_expired_total 0"));
 }
 
+/// No beat comes in time to stop what has lost its lease.
+fn without_beats(options: &mut Options) {
+    options.lease = Duration::from_secs(3600);
+}
+
 /// The store has given the job to the dispatcher, which does not know it yet.
 #[tokio::test]
 async fn a_job_that_is_cancelled_while_its_claim_is_answered_does_not_run_on() {
     let store = Arc::new(MemoryStore::default());
-    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let daemon = Daemon::start_on(store.clone(), without_beats).await;
     let t = key("acme", "t");
     daemon.engine.handler_set(&t, handler()).await.unwrap();
     store.hold_answers(true);
@@ -212,6 +218,61 @@ async fn a_job_that_is_cancelled_while_its_claim_is_answered_does_not_run_on() {
     in_time("the cancel is answered", cancelling).await.unwrap().unwrap();
     assert!(daemon.runner.stopped().contains(&(id, Stop::Cancelled)), "before the answer");
     assert_eq!(daemon.runner.attempts(id), []);
+}
+
+/// A door's decision that ends a job.
+fn finish() -> Decide {
+    Arc::new(|_, seen| {
+        let job = seen.job.as_ref().unwrap().job.clone();
+        let job = Job { state: State::Finished, lease: None, ..job };
+        let put = Put { job, payload: None, purge_at: None };
+        Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
+    })
+}
+
+/// As a FinishJob of Bedrock does.
+#[tokio::test]
+async fn a_job_that_a_door_ends_while_its_claim_is_answered_does_not_run_on() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), without_beats).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    store.hold_answers(true);
+    let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+    eventually("it is claimed", || store.is_answer_held().then_some(())).await;
+    let finishing = tokio::spawn({
+        let (engine, tenant) = (daemon.engine.clone(), t.tenant.clone());
+        async move { engine.decide(&tenant, vec![Target::Job(id)], finish()).await.map(drop) }
+    });
+    while daemon.engine.job(&t.tenant, id).await.unwrap().job.state != State::Finished {
+        pause().await;
+    }
+    store.hold_answers(false);
+    in_time("the decision is answered", finishing).await.unwrap().unwrap();
+    assert!(daemon.runner.stopped().contains(&(id, Stop::LeaseLost)), "before the answer");
+    assert_eq!(daemon.runner.attempts(id), []);
+}
+
+#[tokio::test]
+async fn an_attempt_that_does_not_stop_keeps_no_other_from_being_stopped() {
+    let daemon = Daemon::start(without_beats).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let mut ids = Vec::new();
+    for payload in ["hang", "deaf", "hang"] {
+        ids.extend(daemon.engine.add(&t, jobs(&[payload]), None).await.unwrap().ids);
+        daemon.runner.started(*ids.last().unwrap()).await;
+    }
+    let finishing = tokio::spawn({
+        let (engine, tenant) = (daemon.engine.clone(), t.tenant.clone());
+        let targets = ids.iter().map(|id| Target::Job(*id)).collect();
+        async move { engine.decide(&tenant, targets, finish()).await.map(drop) }
+    });
+    let told = |id| daemon.runner.stopped().contains(&(id, Stop::LeaseLost));
+    let all_told = || (told(ids[0]) && told(ids[2])).then_some(());
+    eventually("the others are told to stop", all_told).await;
+    daemon.runner.finish_attempt(daemon.runner.attempts(ids[1])[0]).await;
+    in_time("the decision is answered", finishing).await.unwrap().unwrap();
 }
 
 /// A power cut right after the answer.

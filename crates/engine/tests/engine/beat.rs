@@ -1,6 +1,7 @@
 //! A daemon's leases in the store and the jobs that it runs are brought into line.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_core::State;
 use windlass_core::job::{Boot, Token};
@@ -8,6 +9,8 @@ use windlass_core::memory::MemoryStore;
 use windlass_core::runner::Stop;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Claim, EndRequest, Hold, Pick};
+
+use windlass_test_kit::wait::{eventually, in_time, pause};
 
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{PATIENCE, ended};
@@ -26,6 +29,7 @@ async fn a_job_whose_claim_was_never_answered_is_given_back() {
         owner: sysid,
         token: Token(1),
         hold: Hold::Beat(boot),
+        payload_bytes_max: u64::MAX,
     };
     let claimed = async {
         while store.job_claim(claim()).await.unwrap().is_empty() {
@@ -56,4 +60,64 @@ async fn an_attempt_that_the_store_does_not_know_any_more_is_stopped() {
     };
     tokio::time::timeout(PATIENCE, stopped).await.unwrap();
     assert_eq!(daemon.engine.job(&t.tenant, id).await.unwrap().job.state, State::Cancelled);
+}
+
+#[tokio::test]
+async fn a_store_that_seems_damaged_once_does_not_end_the_daemon_and_twice_does() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    store.damage_beats(1);
+    eventually("a beat fails", || (store.beats_damaged() == 0).then_some(())).await;
+    let id = daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap().ids[0];
+    assert_eq!(ended(&daemon, &t, id).await, State::Finished);
+    let failed = tokio::time::timeout(Duration::ZERO, daemon.engine.failed()).await;
+    assert!(failed.is_err(), "{failed:?}");
+    store.damage_beats(2);
+    let why = in_time("the daemon ends", daemon.engine.failed()).await;
+    assert!(why.contains("damaged"), "{why}");
+}
+
+/// Shorter than the silence after which a store hangs, and long enough that a busy machine does not
+/// seem suspended.
+const LEASE: Duration = Duration::from_secs(4);
+
+#[tokio::test]
+async fn adds_wait_once_for_a_store_that_hangs() {
+    /// If each waited, they would take longer than any test waits.
+    const ADDS: usize = 60;
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+    let daemon = Daemon::start_on(store.clone(), |options| options.lease = LEASE).await;
+    store.hold_beats(true);
+    let add = async || {
+        daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap();
+        pause().await;
+    };
+    let adds = async {
+        while daemon.engine.readiness().await.store.is_ok() {
+            add().await;
+        }
+        for _ in 0..ADDS {
+            add().await;
+        }
+    };
+    in_time("all are accepted", adds).await;
+}
+
+/// The store answers reads meanwhile, as one whose writer hangs.
+#[tokio::test]
+async fn a_store_that_hangs_shows_in_the_readiness_until_it_answers_again() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |options| options.lease = LEASE).await;
+    assert_eq!(daemon.engine.readiness().await.store, Ok(()));
+    for hangs in [true, false] {
+        store.hold_beats(hangs);
+        let shown = async {
+            while daemon.engine.readiness().await.store.is_err() != hangs {
+                pause().await;
+            }
+        };
+        in_time("the readiness follows the store", shown).await;
+    }
 }

@@ -1,16 +1,18 @@
 //! All kinds of claims together: limits hold, and jobs are visible once their add is answered.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PULL_PAYLOAD_BYTES_MAX};
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Insert, LeaseRef};
 use windlass_core::time::SystemClock;
-use windlass_core::{Clock, JobId, NewJob, Payload, Status, TypeKey, TypeSettings};
+use windlass_core::{Clock, Job, JobId, NewJob, Payload, Status, TypeKey, TypeSettings};
 use windlass_engine::api::{PullClaim, PullFinish};
+use windlass_engine::{Engine, Error, Options};
 use windlass_test_kit::wait::eventually;
 
 use crate::PATIENCE;
@@ -25,6 +27,11 @@ fn pull(of: &TypeKey, types: &[&str], limit: u32) -> PullClaim {
 
 fn one_at_a_time() -> TypeSettings {
     TypeSettings { concurrency: Some(1), ..TypeSettings::default() }
+}
+
+async fn finish(engine: &Engine, job: &Job) {
+    let finish = PullFinish { lease: LeaseRef::of(job).unwrap(), status: Status::OK, data: None };
+    engine.finish(finish).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -68,6 +75,68 @@ async fn pulls_takes_and_runs_together_do_not_pass_a_types_concurrency() {
     }
 }
 
+/// No poll heals this: the worker must look again by itself.
+#[tokio::test]
+async fn room_that_comes_while_a_worker_looks_is_not_missed() {
+    let store = Arc::new(MemoryStore::default());
+    let seldom = |options: &mut Options| {
+        (options.poll_min, options.poll_max) = (10 * PATIENCE, 10 * PATIENCE);
+    };
+    let daemon = Daemon::start_on(store.clone(), seldom).await;
+    let t = key("acme", "t");
+    daemon.engine.type_settings_put(&t, one_at_a_time()).await.unwrap();
+    daemon.engine.add(&t, jobs(&["x"; 2]), None).await.unwrap();
+    let first = daemon.engine.claim(pull(&t, &["t"], 1)).await.unwrap().remove(0);
+    store.hold_answers(true);
+    let second = tokio::spawn({
+        let engine = daemon.engine.clone();
+        async move { engine.take(one_job(glob("t")), PATIENCE).await.unwrap().given.len() }
+    });
+    eventually("it has seen the limit", || store.is_answer_held().then_some(())).await;
+    finish(&daemon.engine, &first.job).await;
+    store.hold_answers(false);
+    assert_eq!(second.await.unwrap(), 1);
+}
+
+/// A job of another type ends during each look.
+#[tokio::test]
+async fn a_worker_that_does_not_wait_looks_at_most_twice_at_a_full_type() {
+    const ENDS: usize = 10;
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let (t, other) = (key("acme", "t"), key("acme", "other"));
+    daemon.engine.type_settings_put(&t, one_at_a_time()).await.unwrap();
+    daemon.engine.add(&t, jobs(&["x"; 2]), None).await.unwrap();
+    daemon.engine.add(&other, jobs(&["x"; 2 * ENDS]), None).await.unwrap();
+    assert_eq!(daemon.engine.claim(pull(&t, &["t"], 1)).await.unwrap().len(), 1);
+    let mut run = daemon.engine.claim(pull(&t, &["other"], 100)).await.unwrap();
+    for call in ["job_take", "type_named"] {
+        let ends = Arc::new(Mutex::new(run.split_off(run.len() - ENDS)));
+        store.set_hook({
+            let (engine, ends) = (daemon.engine.clone(), ends.clone());
+            move |_| {
+                let ended = ends.lock().unwrap().pop();
+                let engine = engine.clone();
+                async move {
+                    if let Some(ended) = ended {
+                        finish(&engine, &ended.job).await;
+                    }
+                }
+            }
+        });
+        let found = match call {
+            "job_take" => {
+                let took = daemon.engine.take(one_job(glob("t")), Duration::ZERO).await;
+                took.unwrap().given.len()
+            }
+            _ => daemon.engine.claim(pull(&t, &["t"], 1)).await.unwrap().len(),
+        };
+        let looks = ENDS - ends.lock().unwrap().len();
+        assert_eq!(found, 0, "{call}");
+        assert!(looks <= 2, "{looks} of {call}");
+    }
+}
+
 /// The dispatcher does not learn of the new types before the claim is answered.
 #[tokio::test]
 async fn a_claim_sees_every_add_that_was_answered_before_it() {
@@ -104,10 +173,7 @@ async fn a_worker_that_waits_for_a_full_type_gets_its_next_job_when_one_has_ende
         async move { engine.claim(wish).await.unwrap() }
     });
     for pulled in [second, first] {
-        let (tenant, id) = (t.tenant.clone(), pulled.job.id);
-        let lease = LeaseRef { tenant, id, token: pulled.job.lease.unwrap().token };
-        let finish = PullFinish { lease, status: Status::OK, data: None };
-        daemon.engine.finish(finish).await.unwrap();
+        finish(&daemon.engine, &pulled.job).await;
     }
     assert_eq!(waiting.await.unwrap()[0].job.id, added.ids[1]);
 }
@@ -179,4 +245,61 @@ async fn a_worker_that_comes_during_a_look_is_told_of_what_opens_meanwhile() {
     store.job_insert(insert).await.unwrap();
     store.hold_looks(false);
     assert_eq!(waiting.await.unwrap().len(), 1);
+}
+
+/// A claim of a worker that may keep its job for very long.
+fn for_long(of: &TypeKey) -> PullClaim {
+    PullClaim { lease: 100 * PATIENCE, wait: PATIENCE, ..pull(of, &["t"], 1) }
+}
+
+#[tokio::test]
+async fn a_job_whose_claim_was_not_answered_goes_to_the_next_worker() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
+    store.lose_claims(1);
+    let lost = daemon.engine.claim(for_long(&t)).await;
+    assert!(matches!(lost, Err(Error::Unavailable(_))), "{lost:?}");
+    let claimed = daemon.engine.claim(for_long(&t)).await.unwrap();
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(claimed[0].job.attempt, 1, "the first one did not count");
+}
+
+#[tokio::test]
+async fn a_job_that_could_not_be_handed_back_goes_to_the_next_worker() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
+    store.hold_answers(true);
+    let waiting = tokio::spawn({
+        let (engine, wish) = (daemon.engine.clone(), for_long(&t));
+        async move { engine.claim(wish).await }
+    });
+    eventually("the claim is carried out", || store.is_answer_held().then_some(())).await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    store.set_available(false);
+    store.hold_answers(false);
+    // The rest of the claim is a task of this thread, and finds that the store is away.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    store.set_available(true);
+    let claimed = daemon.engine.claim(for_long(&t)).await.unwrap();
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(claimed[0].job.attempt, 1, "the first one did not count");
+}
+
+#[tokio::test]
+async fn a_worker_gets_no_more_payloads_than_an_answer_has_room_for() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    let payload = "x".repeat(PAYLOAD_INLINE_BYTES_MAX);
+    let fit = (PULL_PAYLOAD_BYTES_MAX / PAYLOAD_INLINE_BYTES_MAX as u64) as usize;
+    daemon.engine.add(&t, jobs(&vec![payload.as_str(); fit + 2]), None).await.unwrap();
+    for expected in [fit, 2, 0] {
+        assert_eq!(daemon.engine.claim(pull(&t, &["t"], 100)).await.unwrap().len(), expected);
+    }
 }

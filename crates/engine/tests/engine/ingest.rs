@@ -1,6 +1,7 @@
 //! Ingest continues, whatever is slow, lost or unreadable.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::{PATIENCE, ended, wish};
 /// Longer than any lease or wait.
 const AGES: Duration = Duration::from_secs(3600);
 
-async fn large(daemon: &Daemon, bytes: usize) -> AddJob {
+pub async fn large(daemon: &Daemon, bytes: usize) -> AddJob {
     let mut spool = daemon.engine.spool().await.unwrap();
     spool.write(Bytes::from(vec![b'x'; bytes])).await.unwrap();
     let payload = AddPayload::Spooled(spool.finish().await.unwrap());
@@ -108,6 +109,11 @@ async fn a_job_that_was_removed_does_not_come_back_after_a_batch_that_took_ages(
     assert!(!is_in(&store, &t, removed).await);
 }
 
+/// The files of large payloads.
+pub fn payload_files(data: &Path) -> BTreeSet<PathBuf> {
+    data.join("payload").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
 /// A problem with a payload file.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
@@ -119,21 +125,22 @@ enum Fault {
 async fn a_payload_that_cannot_be_read_fails_its_own_job_alone() {
     for fault in [Fault::Gone, Fault::Short] {
         let data = tempfile::tempdir().unwrap();
-        let payloads = data.path().join("payload");
+        let data_dir = data.path().to_owned();
         let store = Arc::new(MemoryStore::default());
         let daemon = Daemon::start_in(data, store.clone(), |_| {}).await;
         let t = key("acme", "t");
         store.hold_inserts(true);
         // In the held batch, so that later batches find a working store.
-        add_small(&daemon, &t).await;
+        let first = add_small(&daemon, &t).await;
         insert_is_held(&store).await;
+        // All others are in one batch.
+        let before = add_large(&daemon, &t, 2_000_000).await;
+        let earlier = payload_files(&data_dir);
         let unreadable = add_large(&daemon, &t, 2_000_000).await;
-        let files: Vec<PathBuf> =
-            payloads.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(files.len(), 1);
+        let file = payload_files(&data_dir).difference(&earlier).next().unwrap().clone();
         match fault {
-            Fault::Gone => std::fs::remove_file(&files[0]).unwrap(),
-            Fault::Short => std::fs::write(&files[0], "half of it").unwrap(),
+            Fault::Gone => std::fs::remove_file(&file).unwrap(),
+            Fault::Short => std::fs::write(&file, "half of it").unwrap(),
         }
         let readable = add_large(&daemon, &t, 2_000_000).await;
         let behind = add_small(&daemon, &t).await;
@@ -145,9 +152,9 @@ async fn a_payload_that_cannot_be_read_fails_its_own_job_alone() {
         assert!(log.starts_with("[windlass] its payload cannot be read: "), "{log}");
         let pulled = daemon.engine.claim(wish(&t, PATIENCE)).await.unwrap();
         let pulled: Vec<JobId> = pulled.iter().map(|pulled| pulled.job.id).collect();
-        assert_eq!((pulled.len(), &pulled[1..]), (3, &[readable, behind][..]), "{fault:?}");
-        let name = files[0].file_name().unwrap().to_str().unwrap();
-        let aside = std::fs::read(payloads.join(format!("unreadable-{name}"))).ok();
+        assert_eq!(pulled, [first, before, readable, behind], "{fault:?}");
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let aside = std::fs::read(file.with_file_name(format!("unreadable-{name}"))).ok();
         let left = matches!(fault, Fault::Short).then(|| b"half of it".to_vec());
         assert_eq!(aside, left, "what is left of it stays");
     }

@@ -1,6 +1,7 @@
 //! An Idempotency-Key means one add, whichever daemons it reaches and whatever happens to them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -9,7 +10,7 @@ use windlass_core::store::prelude::*;
 use windlass_core::{AddOptions, JobId, State, TypeKey};
 use windlass_engine::Error;
 use windlass_engine::api::{AddJob, AddPayload, Added, IdempotencyKey};
-use windlass_test_kit::wait::{eventually, in_time};
+use windlass_test_kit::wait::{eventually, in_time, pause};
 
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{PATIENCE, ended, wish};
@@ -22,6 +23,14 @@ fn unique() -> Vec<AddJob> {
     let mut jobs = jobs(&["200"]);
     jobs[0].options = AddOptions { unique: Some("u".into()), ..AddOptions::default() };
     jobs
+}
+
+/// A job with a payload that arrives in pieces.
+async fn large(daemon: &Daemon, payload: &Bytes) -> Vec<AddJob> {
+    let mut spool = daemon.engine.spool().await.unwrap();
+    spool.write(payload.clone()).await.unwrap();
+    let payload = AddPayload::Spooled(spool.finish().await.unwrap());
+    vec![AddJob { payload, options: AddOptions::default() }]
 }
 
 async fn add(daemon: &Daemon, key: &TypeKey, text: &str) -> Added {
@@ -133,11 +142,7 @@ async fn a_large_payload_may_have_a_key() {
     let daemons = two(&store).await;
     let payload = Bytes::from(vec![b'x'; 3 * 1024 * 1024]);
     let send = async |daemon: &Daemon, text: &str| {
-        let mut spool = daemon.engine.spool().await.unwrap();
-        spool.write(payload.clone()).await.unwrap();
-        let payload = AddPayload::Spooled(spool.finish().await.unwrap());
-        let job = AddJob { payload, options: AddOptions::default() };
-        daemon.engine.add(&t, vec![job], note(text)).await.unwrap()
+        daemon.engine.add(&t, large(daemon, &payload).await, note(text)).await.unwrap()
     };
     let read = async |daemon: &Daemon, id: JobId| {
         let mut reader = daemon.engine.job_payload(&t.tenant, id).await.unwrap();
@@ -190,7 +195,12 @@ async fn a_job_with_a_unique_key_starts_at_once_even_if_its_client_has_disconnec
         let (engine, t) = (daemon.engine.clone(), t.clone());
         async move { engine.add(&t, unique(), None).await }
     });
-    eventually("the store has the job", || (counts(&store, &t).0 == 1).then_some(())).await;
+    let arrived = async {
+        while store.id_newest().await.unwrap() <= Some(earlier.ids[0]) {
+            pause().await;
+        }
+    };
+    in_time("the store has the job", arrived).await;
     adding.abort();
     assert!(adding.await.unwrap_err().is_cancelled());
     store.hold_add_answers(false);
@@ -204,4 +214,80 @@ async fn a_job_with_a_unique_key_starts_at_once_even_if_its_client_has_disconnec
         }
     };
     in_time("the add is counted", counted).await;
+}
+
+/// The store carries the first add out, and does not answer.
+#[tokio::test]
+async fn a_store_that_hangs_does_not_hold_up_adds_with_a_key() {
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    store.hold_add_answers(true);
+    store.hold_inserts(true);
+    store.hold_beats(true);
+    let taken = in_time("the first is accepted", add(&daemon, &t, "first")).await.ids;
+    for text in ["second", "third"] {
+        in_time("the next are accepted", add(&daemon, &t, text)).await;
+    }
+    assert_eq!(counts(&store, &t), (1, 0), "the store was asked for the first alone");
+    store.hold_beats(false);
+    store.hold_inserts(false);
+    store.hold_add_answers(false);
+    // What the store had carried out runs; what the journal brought is the same add.
+    let counted = || Some(counts(&store, &t)).filter(|(ready, cancelled)| ready + cancelled == 4);
+    assert_eq!(eventually("all are in the store", counted).await, (3, 1));
+    let told = async {
+        loop {
+            let again = add(&daemon, &t, "first").await;
+            if again.ids != taken {
+                return again;
+            }
+            pause().await;
+        }
+    };
+    let again = in_time("the daemon learns which add counts", told).await;
+    assert!(again.repeated, "{again:?}");
+    let pulled = daemon.engine.claim(wish(&t, PATIENCE)).await.unwrap();
+    assert!(pulled.iter().any(|pulled| pulled.job.id == again.ids[0]));
+}
+
+/// Each call takes less time than a store that hangs, all of them together take more.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_takes_long_for_a_large_payload_does_not_hang() {
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    store.hold_inserts(true);
+    store.hold_beats(true);
+    store.set_hook(async |call| {
+        let ms = if call == "idempotency_get" { 3000 } else { 300 };
+        tokio::time::advance(Duration::from_millis(ms)).await;
+        // Who has waited too long notices it now.
+        tokio::task::yield_now().await;
+    });
+    let jobs = large(&daemon, &Bytes::from(vec![b'x'; 8 * 1024 * 1024])).await;
+    daemon.engine.add(&t, jobs, note("k")).await.unwrap();
+    assert_eq!(counts(&store, &t), (1, 0), "the store has decided it");
+    assert_eq!(daemon.engine.readiness().await.store, Ok(()));
+}
+
+/// Another daemon decides the key while the jobs of this add are on their way to the store.
+#[tokio::test]
+async fn a_large_add_that_comes_second_is_answered_with_the_ids_of_the_first() {
+    const JOBS: usize = 10_001;
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+    let daemons = two(&store).await;
+    store.hold_inserts(true);
+    let second = tokio::spawn({
+        let (engine, t) = (daemons[1].engine.clone(), t.clone());
+        async move { engine.add(&t, jobs(&vec!["x"; JOBS]), note("k")).await.unwrap() }
+    });
+    eventually("the second is in its journal", || store.is_insert_held().then_some(())).await;
+    let first = add(&daemons[0], &t, "k").await;
+    store.hold_inserts(false);
+    let second = second.await.unwrap();
+    assert_eq!((second.ids.len(), second.repeated), (1, true));
+    for daemon in &daemons {
+        let again = add(daemon, &t, "k").await;
+        assert_eq!((&again.ids, again.repeated), (&first.ids, true));
+    }
+    assert_eq!(second.ids, first.ids);
 }

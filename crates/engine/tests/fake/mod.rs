@@ -32,7 +32,7 @@ use windlass_core::{
 };
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
-use windlass_engine::{Engine, Options, Parts};
+use windlass_engine::{Engine, Options, Parts, RealDisk};
 use windlass_test_kit::wait::in_time;
 
 pub fn key(tenant: &str, name: &str) -> TypeKey {
@@ -138,7 +138,7 @@ impl Daemon {
         adjust: impl FnOnce(&mut Options),
     ) -> Daemon {
         let runner = Arc::new(FakeRunner::default());
-        let parts = Parts { store, runner: runner.clone(), clock };
+        let parts = Parts { store, runner: runner.clone(), clock, disk: Arc::new(RealDisk) };
         let mut options = Options::new(data.path().to_owned());
         options.lease = Duration::from_millis(500);
         options.seed = 0;
@@ -209,6 +209,11 @@ impl FakeRunner {
         let mut started = self.started.subscribe();
         let enough = started.wait_for(|ids| often(ids) >= times);
         in_time("the job is started", enough).await.unwrap();
+    }
+
+    /// Every job that was started, as often as it was.
+    pub fn all_started(&self) -> Vec<JobId> {
+        self.started.borrow().clone()
     }
 
     pub fn stopped(&self) -> Vec<(JobId, Stop)> {

@@ -239,6 +239,28 @@ impl Disk for FaultDisk {
         Ok(inside.map(|(path, &at)| (name(path), files.nodes[at].bytes.len() as u64)).collect())
     }
 
+    fn dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let files = self.files();
+        let inside = |path: &&PathBuf| path.parent() == Some(dir) && files.is_dir(path);
+        let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        Ok(files.names.keys().filter(inside).map(name).collect())
+    }
+
+    fn bytes(&self, path: &Path) -> io::Result<u64> {
+        let files = self.files();
+        Ok(files.nodes[files.find(path)?].bytes.len() as u64)
+    }
+
+    fn link(&self, path: &Path, name: &Path) -> io::Result<()> {
+        let mut files = self.files();
+        if files.count().is_some() {
+            return Err(refused());
+        }
+        let node = files.find(path)?;
+        files.names.insert(name.to_owned(), node);
+        Ok(())
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let mut files = self.files();
         if files.names.contains_key(path) {

@@ -29,7 +29,7 @@ struct ClientView {
 fn open_small(disk: &FaultDisk, ingested: Option<JobId>) -> Result<Journal, Error> {
     let mut small = options(Path::new("/data"));
     small.segment_bytes_max = SEGMENT;
-    Journal::open_on(Arc::new(disk.clone()), small, clock(), None, ingested)
+    super::open_on(Arc::new(disk.clone()), small, clock(), ingested)
 }
 
 /// Appends of several shapes, with reading and dropping in between; carries on after errors.

@@ -9,7 +9,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn open_on(disk: &FaultDisk, clock: &Arc<ManualClock>) -> Journal {
     let options = options(Path::new("/data"));
-    Journal::open_on(Arc::new(disk.clone()), options, clock.clone(), None, None).unwrap()
+    super::open_on(Arc::new(disk.clone()), options, clock.clone(), None).unwrap()
 }
 
 async fn spooled(journal: &Journal, bytes: usize) -> Entry {

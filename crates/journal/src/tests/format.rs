@@ -8,6 +8,8 @@ use windlass_core::store::IdempotencyKey;
 use windlass_core::{Priority, TypeKey, TypeName};
 
 use super::*;
+use crate::chunk::FrameState;
+use crate::decode::{Decoder, records};
 
 fn output_of(program: &str, arguments: &[&str], file: &Path) -> String {
     let output = Command::new(program).args(arguments).arg(file).output().unwrap();
@@ -176,4 +178,35 @@ async fn an_idempotency_key_comes_back_on_every_record_of_its_append_with_all_id
         }
         journal.close().await;
     }
+}
+
+#[test]
+fn an_error_points_to_the_line_that_is_wrong() {
+    let text = b"1|acme/mail|x\n#:Unknown\n";
+    let mut decoder = Decoder::new(text, FrameState::default());
+    assert!(decoder.next().is_ok_and(|line| line.is_some()));
+    assert!(decoder.next().is_err());
+    assert_eq!(decoder.at(), b"1|acme/mail|x\n".len());
+}
+
+#[test]
+fn records_up_to_the_floor_are_left_out() {
+    let text = Bytes::from_static(b"1|acme/mail|a\n2|acme/mail|b\n3|acme/mail|c\n");
+    let ids_after = |floor| {
+        let mut found = Vec::new();
+        let (state, floor) = (FrameState::default(), JobId::new(floor));
+        records(&text, state, floor, Path::new("payload"), &mut found).unwrap();
+        ids(&found).into_iter().map(JobId::get).collect::<Vec<_>>()
+    };
+    assert_eq!([ids_after(0), ids_after(2), ids_after(3)], [vec![1, 2, 3], vec![3], vec![]]);
+}
+
+#[test]
+fn a_run_of_ids_is_no_longer_than_any_that_is_written() {
+    let reads = |last: u64| {
+        let text = format!("#:Key fingerprint=1,key=a,ids=1000000-{last}\n");
+        Decoder::new(text.as_bytes(), FrameState::default()).next().is_ok()
+    };
+    assert!(reads(1_001_023), "1024 ids");
+    assert!(!reads(1_001_024));
 }

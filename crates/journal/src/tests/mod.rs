@@ -25,6 +25,7 @@ use bytes::Bytes;
 use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{AddOptions, JobId, Payload, Sysid, Timestamp, TypeKey};
 
+use crate::disk::{Disk, RealDisk};
 use crate::{AddPayload, Entry, Error, Journal, Options, Record};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_123);
@@ -42,6 +43,7 @@ fn clock() -> Arc<ManualClock> {
 
 fn options(root: &Path) -> Options {
     Options {
+        disk: Arc::new(RealDisk),
         dir: root.join("journal/7"),
         spool_dir: root.join("payload"),
         sysid: sysid(),
@@ -58,6 +60,16 @@ fn open(root: &Path) -> Journal {
 
 fn open_after(root: &Path, ingested: Option<JobId>) -> Result<Journal, Error> {
     Journal::open(options(root), clock() as Arc<dyn Clock>, None, ingested)
+}
+
+/// On this disk instead of the real one.
+fn open_on(
+    disk: Arc<dyn Disk>,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    ingested: Option<JobId>,
+) -> Result<Journal, Error> {
+    Journal::open(Options { disk, ..options }, clock, None, ingested)
 }
 
 fn entry(payload: impl Into<Bytes>) -> Entry {

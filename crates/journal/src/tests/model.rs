@@ -117,7 +117,7 @@ async fn any_order_of_reading_dropping_rewinding_and_restarting_agrees_with_a_mo
         let disk = FaultDisk::default();
         let open = |ingested| {
             let options = small(Path::new("/data"), keep);
-            Journal::open_on(Arc::new(disk.clone()), options, clock(), None, ingested).unwrap()
+            super::open_on(Arc::new(disk.clone()), options, clock(), ingested).unwrap()
         };
         let mut journal = open(None);
         let mut model = Model::default();

@@ -5,7 +5,7 @@ use super::*;
 use crate::disk::{self, Disk};
 
 fn open_on(disk: &FaultDisk) -> Result<Journal, Error> {
-    Journal::open_on(Arc::new(disk.clone()), options(Path::new("/data")), clock(), None, None)
+    super::open_on(Arc::new(disk.clone()), options(Path::new("/data")), clock(), None)
 }
 
 /// A disk with a synced record "first" and a complete frame "second" that its process did not live
@@ -42,7 +42,7 @@ async fn s0_24_what_a_start_hands_out_survives_a_power_cut_before_anything_is_ap
 fn s0_24_a_directory_is_durable_when_it_has_been_created() {
     let disk = FaultDisk::default();
     let dir = Path::new("/data/journal/7");
-    disk::create_dir_on(&disk, dir).unwrap();
+    disk::create_dir(&disk, dir).unwrap();
     assert!(disk.after_worst_power_cut().is_dir(dir));
 }
 
@@ -51,14 +51,14 @@ fn s0_24_a_directory_that_a_killed_process_created_is_made_durable() {
     let dir = Path::new("/data/journal/7");
     let operations = {
         let disk = FaultDisk::default();
-        disk::create_dir_on(&disk, dir).unwrap();
+        disk::create_dir(&disk, dir).unwrap();
         disk.operations()
     };
     for from in 1..=operations {
         let killed = FaultDisk::failing(Plan { fault: Fault::PowerCut, from, until: u64::MAX });
-        assert!(disk::create_dir_on(&killed, dir).is_err());
+        assert!(disk::create_dir(&killed, dir).is_err());
         let disk = killed.restarted();
-        disk::create_dir_on(&disk, dir).unwrap();
+        disk::create_dir(&disk, dir).unwrap();
         assert!(disk.after_worst_power_cut().is_dir(dir), "killed at operation {from}");
     }
 }
@@ -67,16 +67,16 @@ fn s0_24_a_directory_that_a_killed_process_created_is_made_durable() {
 fn a_parent_that_may_not_be_read_need_not_be_synced() {
     let disk = FaultDisk::default();
     let dir = Path::new("/data/journal");
-    disk::create_dir_on(&disk, dir).unwrap();
+    disk::create_dir(&disk, dir).unwrap();
     disk.fail(Some(Plan { fault: Fault::Forbid, from: 1, until: u64::MAX }));
-    disk::create_dir_on(&disk, dir).unwrap();
-    assert!(disk::create_dir_on(&disk, &dir.join("7")).is_err(), "a new one must be durable");
+    disk::create_dir(&disk, dir).unwrap();
+    assert!(disk::create_dir(&disk, &dir.join("7")).is_err(), "a new one must be durable");
 }
 
 #[test]
 fn a_relative_directory_is_created() {
-    assert!(disk::create_dir_on(&crate::disk::RealDisk, Path::new(".")).is_ok());
-    assert!(disk::create_dir_on(&crate::disk::RealDisk, Path::new("src")).is_ok());
+    assert!(disk::create_dir(&crate::disk::RealDisk, Path::new(".")).is_ok());
+    assert!(disk::create_dir(&crate::disk::RealDisk, Path::new("src")).is_ok());
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn s0_24_the_directories_of_a_journal_that_accepts_are_durable() {
         // As left by a process that is killed before it syncs anything.
         disk.make_dir(Path::new(dir)).unwrap();
     }
-    disk::create_dir_on(&disk, Path::new("/data")).unwrap();
+    disk::create_dir(&disk, Path::new("/data")).unwrap();
     let journal = open_on(&disk).unwrap();
     let mut writer = journal.spool().await.unwrap();
     writer.write(Bytes::from_static(b"large")).await.unwrap();

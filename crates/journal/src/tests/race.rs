@@ -18,7 +18,7 @@ struct RacingDisk {
 impl RacingDisk {
     fn open(removals: u32, root: &Path) -> Result<Journal, Error> {
         let disk = Arc::new(RacingDisk { removals: AtomicU32::new(removals) });
-        Journal::open_on(disk, options(root), clock(), None, None)
+        super::open_on(disk, options(root), clock(), None)
     }
 }
 
@@ -41,6 +41,18 @@ impl Disk for RacingDisk {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>> {
         RealDisk.list(dir)
+    }
+
+    fn dirs(&self, dir: &Path) -> io::Result<Vec<String>> {
+        RealDisk.dirs(dir)
+    }
+
+    fn bytes(&self, path: &Path) -> io::Result<u64> {
+        Disk::bytes(&RealDisk, path)
+    }
+
+    fn link(&self, path: &Path, name: &Path) -> io::Result<()> {
+        RealDisk.link(path, name)
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
+use crate::encode::checksum;
+use crate::segment;
 
 /// A journal of one segment with one frame for each text; returns the offsets at which frames end.
 async fn written(root: &Path, texts: &[&'static str]) -> (PathBuf, Vec<u64>) {
@@ -206,4 +208,90 @@ async fn another_daemons_segment_is_refused() {
     other.sysid = Sysid::new(8).unwrap();
     let opened = Journal::open(other, clock() as Arc<dyn Clock>, None, None);
     assert!(matches!(opened, Err(Error::Corrupt { what, .. }) if what.contains("daemon 7")));
+}
+
+#[tokio::test]
+async fn behind_a_head_that_was_never_finished_there_may_be_zeros_and_nothing_else() {
+    for (rest, opens) in [(&b"\0\0"[..], true), (b"x", false), (b"\0x", false)] {
+        let root = tempfile::tempdir().unwrap();
+        let (file, _) = written(root.path(), &["one"]).await;
+        let first = segment::first_of_name(file.file_name().unwrap().to_str().unwrap()).unwrap();
+        let next = JobId::new(first.get() + 100).unwrap();
+        let unfinished = segment::path(&options(root.path()).dir, next);
+        fs::write(&unfinished, [b"#:Windlass-Journal version=1,sys\n", rest].concat()).unwrap();
+        if opens {
+            assert_eq!(first_texts(root.path()).await, ["one"]);
+            assert!(!unfinished.exists(), "its creation failed");
+            continue;
+        }
+        match open_after(root.path(), None) {
+            Err(Error::Corrupt { file: named, .. }) => assert_eq!(named, unfinished),
+            other => panic!("{rest:?}: {:?}", other.err()),
+        }
+        assert!(unfinished.exists(), "nothing is touched");
+    }
+}
+
+#[tokio::test]
+async fn a_segment_may_be_gone_if_the_store_has_all_that_came_before_it() {
+    let root = tempfile::tempdir().unwrap();
+    let files = written_in_segments(root.path(), &["one", "two", "three"]).await;
+    fs::remove_file(&files[1]).unwrap();
+    match open_after(root.path(), None) {
+        Err(Error::Corrupt { file, what, .. }) => {
+            assert_eq!((file, what.as_str()), (files[0].clone(), "the next segment is missing"));
+        }
+        other => panic!("{:?}", other.err()),
+    }
+    let first = segment::first_of_name(files[0].file_name().unwrap().to_str().unwrap());
+    let journal = open_after(root.path(), first).unwrap();
+    assert_eq!(texts(&drain(&journal).await), ["three"]);
+    journal.close().await;
+}
+
+#[tokio::test]
+async fn a_whole_frame_with_a_wrong_line_is_refused_and_the_line_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let (file, ends) = written(root.path(), &["one"]).await;
+    let content = fs::read(&file).unwrap();
+    let line = content.iter().position(|byte| *byte == b'\n').unwrap();
+    let salt = segment::Head::parse(&content[..=line]).unwrap().salt;
+    let body = "#:Unknown\n";
+    let head = format!("#:Batch date=2027-01-15T08:00:00.123Z,records=1,bytes={}", body.len());
+    let sum = checksum(&salt, head.as_bytes(), body.as_bytes());
+    let head = format!("{head},crc32c={sum:08x}\n");
+    let frame = format!("{head}{body}#:EndBatch\n");
+    fs::write(&file, [&content, frame.as_bytes()].concat()).unwrap();
+    match open_after(root.path(), None) {
+        Err(Error::Corrupt { offset, .. }) => assert_eq!(offset, ends[0] + head.len() as u64),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[tokio::test]
+async fn a_segment_that_no_later_one_refers_to_goes_if_it_has_only_a_head() {
+    for (rest, opens) in [(&b""[..], true), (b"#:Batch", false)] {
+        let root = tempfile::tempdir().unwrap();
+        let (file, _) = written(root.path(), &["one"]).await;
+        let journal = open(root.path());
+        journal.append(entries(&["two"]), None).await.unwrap();
+        journal.close().await;
+        // Between the two, with the head of the newer one.
+        let newer = fs::read(&segments(root.path())[1]).unwrap();
+        let line = newer.iter().position(|byte| *byte == b'\n').unwrap();
+        let first = segment::first_of_name(file.file_name().unwrap().to_str().unwrap()).unwrap();
+        let between = JobId::new(first.get() + 1).unwrap();
+        let between = segment::path(&options(root.path()).dir, between);
+        fs::write(&between, [&newer[..=line], rest].concat()).unwrap();
+        assert_eq!(segments(root.path())[1], between);
+        match open_after(root.path(), None) {
+            Ok(journal) if opens => {
+                assert_eq!(texts(&drain(&journal).await), ["one", "twin", "two"]);
+                journal.close().await;
+            }
+            Err(Error::Corrupt { file, .. }) if !opens => assert_eq!(file, between),
+            other => panic!("{rest:?}: {:?}", other.err()),
+        }
+        assert_eq!(between.exists(), !opens);
+    }
 }

@@ -217,7 +217,7 @@ fn records_that_come_during_a_rewind_stay_unread_once() {
 async fn a_rewind_reads_nothing_of_a_refused_frame() {
     let disk = FaultDisk::default();
     let options = options(Path::new("/data"));
-    let journal = Journal::open_on(Arc::new(disk.clone()), options, clock(), None, None).unwrap();
+    let journal = super::open_on(Arc::new(disk.clone()), options, clock(), None).unwrap();
     let made = appended(&journal, 3).await;
     drain(&journal).await;
     disk.fail(Some(Plan { fault: Fault::PowerCut, from: 1, until: u64::MAX }));

@@ -16,7 +16,7 @@ use crate::AddPayload;
 
 fn open_faulty(disk: &FaultDisk) -> Journal {
     let root = Path::new("/data");
-    Journal::open_on(Arc::new(disk.clone()), options(root), clock(), None, None).unwrap()
+    super::open_on(Arc::new(disk.clone()), options(root), clock(), None).unwrap()
 }
 
 fn fail_one(from: u64) -> Option<Plan> {
@@ -108,7 +108,7 @@ async fn s0_41_all_that_waits_shares_one_sync() {
     options.on_sync = Some(Arc::new(move |_| {
         on_sync.fetch_add(1, Ordering::SeqCst);
     }));
-    let journal = Journal::open_on(Arc::new(disk.clone()), options, clock(), None, None).unwrap();
+    let journal = super::open_on(Arc::new(disk.clone()), options, clock(), None).unwrap();
     journal.append(entries(&["opens the segment"]), None).await.unwrap();
     let begun = disk.syncs();
     disk.shut_gate();

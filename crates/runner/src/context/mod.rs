@@ -12,11 +12,14 @@
 //! | `pool` | the existing contexts, and how long they are kept |
 //! | `pace` | how large batches should be, and how many contexts work at once |
 //! | `request` | a batch as a request, in portions that fit into a frame |
+//! | `fuzz` | rules for whatever a context writes, for the fuzzer and the tests |
 //! | `turn`, `flight` | one batch in one context, and each job of it: stops, time limits, deaths |
 
 mod bounds;
 mod flight;
 mod frame;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod halt;
 pub(crate) mod language;
 mod message;

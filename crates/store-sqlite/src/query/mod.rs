@@ -7,7 +7,10 @@
 //! | `view` | the table that a query sees, and the triggers that record its writes |
 //! | `guard` | what a query may do, and for how long |
 //! | `write` | turns recorded writes into edits of the store |
+//! | `fuzz` | rules for any query, for the fuzzer and the tests |
 
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod guard;
 #[cfg(test)]
 mod plan;

@@ -54,6 +54,7 @@ pub(crate) async fn claim(store: &dyn Store, limit: u32) -> Vec<Claimed> {
         owner: Sysid::new(1).unwrap(),
         token: Token(1),
         hold: Hold::For(Duration::from_secs(10)),
+        payload_bytes_max: u64::MAX,
     };
     store.job_claim(claim).await.unwrap()
 }
@@ -81,6 +82,7 @@ const CHECKS: [&str; 8] = [
          WHERE ready     <> (SELECT count(*) FROM ready r WHERE r.type_id = t.id)
             OR deferred  <> (SELECT count(*) FROM deferred d WHERE d.type_id = t.id)
                           + (SELECT count(*) FROM ready_hidden m WHERE m.type_id = t.id)
+                          + (SELECT count(*) FROM withheld w WHERE w.type_id = t.id)
             OR running   <> (SELECT count(*) FROM lease l WHERE l.type_id = t.id)
             OR paused    <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 2)
             OR finished  <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 3)
@@ -105,10 +107,13 @@ const CHECKS: [&str; 8] = [
                                  WHERE d.id = j.id AND (type_id, run_at) = (j.type_id, j.run_at)
                                    AND rank = 1000 - j.priority
                                             + CASE WHEN j.parts & 64 THEN 10000 ELSE 0 END)
+                             + (SELECT count(*) FROM withheld w
+                                 WHERE w.id = j.id AND w.type_id = j.type_id)
                              + (SELECT count(*) FROM lease l WHERE l.id = j.id))",
     "
         SELECT count(*) FROM (SELECT id FROM ready UNION ALL SELECT id FROM deferred
                               UNION ALL SELECT id FROM ready_hidden
+                              UNION ALL SELECT id FROM withheld
                               UNION ALL SELECT id FROM lease)
          WHERE id NOT IN (SELECT id FROM job)",
     "
@@ -135,8 +140,8 @@ const CHECKS: [&str; 8] = [
 ];
 
 /// What must hold in every file, whenever its process ended: the pages are intact, the counters of
-/// every type and the front of its queue agree with the rows, every queued job is in one queue or
-/// has a lease, and a job's parts name its rows in other tables.
+/// every type and the front of its queue agree with the rows, every queued job is in one queue, is
+/// withheld or has a lease, and a job's parts name its rows in other tables.
 pub(crate) fn assert_consistent(path: &Path) {
     let conn = Connection::open(path).unwrap();
     let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

@@ -1,6 +1,6 @@
 //! Writes of queries.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -166,7 +166,7 @@ async fn a_job_is_due_when_its_new_next_run_is() {
     assert!(claim(&world.store, 1).await.is_empty());
     let text = format!("UPDATE jobs SET nextRun = '{NOW_TEXT}' WHERE name = 't'");
     let moved = world.moved(&text).await;
-    assert_eq!(moved.ready, HashMap::from([(key(), 1)]));
+    assert_eq!(moved.ready, BTreeMap::from([(key(), 1)]));
     assert_eq!(claim(&world.store, 1).await[0].job.id, id(1));
 
     for never in ["tomorrow", "2027-01-15 08:00:00.001"] {

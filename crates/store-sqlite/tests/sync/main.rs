@@ -185,3 +185,30 @@ async fn the_first_daemon_after_a_crash_writes_the_log_again() {
     assert!(vfs::syncs(&left.path) > 0);
     assert!(store.job_get(&tenant(), id(1)).await.unwrap().unwrap().lease.is_some());
 }
+
+/// As after a power cut. Each wants the file to itself for a moment, and the others open it between
+/// two such moments.
+#[tokio::test]
+async fn daemons_that_start_at_once_after_a_crash_all_start() {
+    let file = File::new();
+    let store = file.open().unwrap();
+    add(&store, 1, Durability::Synced).await.unwrap();
+    for round in 0..50 {
+        let left = File::new();
+        std::fs::copy(&file.path, &left.path).unwrap();
+        std::fs::copy(file.log(), left.log()).unwrap();
+        let start = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            let open = || {
+                start.wait();
+                left.open().map(drop)
+            };
+            let opened: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+            for opened in opened {
+                let opened = opened.join().unwrap();
+                assert!(opened.is_ok(), "round {round}: {opened:?}");
+            }
+        });
+    }
+    store.close().await;
+}

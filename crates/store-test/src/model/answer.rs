@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use windlass_core::edit::{FullJob, MovedJobs, TakeAnswer, TakenJob};
+use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{
-    Added, Changed, ChangedTypes, Claimed, Durability, Error, Insert, LeaseRef, Piece, Revision,
-    TypedJob, WaitingType,
+    Added, Changed, ChangedTypes, Claimed, Durability, Error, GiveUp, Insert, LeaseRef, Piece,
+    Revision, TypedJob, WaitingType,
 };
 use windlass_core::{Job, State};
 
 use super::op::{Op, Read};
 use super::value;
 use super::world::World;
-use crate::fixture::{Subject, lease_ref};
+use crate::fixture::{Subject, give_up_expired, lease_ref};
 
 pub(super) async fn of(store: &Subject, op: &Op, world: &mut World) -> String {
     match op {
@@ -110,8 +111,12 @@ async fn of_read(store: &Subject, read: &Read) -> String {
             let jobs: Vec<Job> = store.listed(list.clone()).await.into_iter().map(plain).collect();
             format!("{jobs:?}")
         }
-        Read::Waiting => format!("{:?}", by_key(store.waiting(store.now()).await)),
+        Read::Waiting => {
+            without_expired(store).await;
+            format!("{:?}", by_key(store.waiting(store.now()).await))
+        }
         Read::Ring => {
+            without_expired(store).await;
             // Which due jobs are already promoted may differ; a look promotes them.
             store.waiting(store.now()).await;
             let first = store.type_first(None, usize::MAX, usize::MAX).await.unwrap();
@@ -120,10 +125,12 @@ async fn of_read(store: &Subject, read: &Read) -> String {
             format!("{:?}", (sorted(first), sorted(next)))
         }
         Read::Named(look) => {
+            without_expired(store).await;
             let found = store.type_named(look.clone()).await.unwrap();
             format!("{:?}", (sorted(found.types), found.next, found.full))
         }
         Read::Stats(tenant) => {
+            without_expired(store).await;
             let mut stats = store.type_stats(tenant.as_ref()).await.unwrap();
             stats.sort_by(|a, b| a.key.cmp(&b.key));
             format!("{stats:?}")
@@ -140,6 +147,12 @@ async fn of_read(store: &Subject, read: &Read) -> String {
             format!("{sysids:?}")
         }
     }
+}
+
+/// Expired jobs may count as ready until a claim has skipped them; those that are given up do not.
+async fn without_expired(store: &Subject) {
+    let all = GiveUp { limit: BATCH_JOBS_MAX, ..give_up_expired() };
+    store.job_give_up(all).await.unwrap();
 }
 
 const ERROR: &str = "error: ";

@@ -184,7 +184,7 @@ impl World {
             priority: self.priority(),
             run_at: self.around(),
             created_at: self.now,
-            expires_at: self.maybe(World::later),
+            expires_at: self.maybe(World::soon),
             timeout: self.maybe(|world| Duration::from_millis(world.random.u64(1..9999))),
             unique: self.maybe(World::unique),
             then: self.maybe(|world| world.key().name),
@@ -231,6 +231,7 @@ impl World {
             owner: self.sysid(),
             token: self.token(),
             hold: Hold::For(LEASE),
+            payload_bytes_max: if self.random.u8(0..4) == 0 { 1 } else { u64::MAX },
         }
     }
 
