@@ -175,7 +175,7 @@ impl<C: Commands> Connection<C> {
         if handed_out.is_empty() {
             return;
         }
-        // The client may have disconnected meanwhile.
+        // Reads what has arrived, so that `ended` says whether the client has disconnected.
         let _ = self.inbound.watch(&self.stream).now_or_never();
         let ended = self.inbound.ended();
         if written && !outbound::was_refused(&self.stream, ended).await {

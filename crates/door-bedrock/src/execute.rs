@@ -29,7 +29,7 @@ pub(crate) struct Call {
     pub gone: CancellationToken,
 }
 
-/// A job as it was handed out; it may be taken back only if it has not changed since.
+/// A job as it was handed out; it may be taken back only if the same attempt still has it.
 pub(crate) type HandedOut = Job;
 
 /// A command's answer.

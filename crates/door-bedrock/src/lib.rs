@@ -35,9 +35,8 @@ use windlass_core::time::SystemClock;
 use windlass_core::{Clock, Tenant};
 use windlass_engine::Engine;
 
-/// The entry point of the fuzz target in `fuzz/`.
-#[cfg(feature = "fuzz")]
-pub use wire::fuzz_parser;
+#[cfg(any(test, feature = "fuzz"))]
+pub use wire::fuzz;
 
 /// Settings of the door.
 #[derive(Clone)]

@@ -3,6 +3,14 @@
 //! Disbatch, in both of its dialects, so that it can work side by side with the original or replace
 //! it.
 //!
+//! Those programs change the collections at any moment, so this door has no store and no engine:
+//! `database` makes every change as one conditional update, and `doc` reads fields of any type. A
+//! node decides in pure modules (`den::{liveness, lease, turn, limit}`) and acts in `den::node`: a
+//! pass each second reads the other nodes, claims tasks and looks after its own, and a separate
+//! task renews the lease. The fence of a node (`runner::fence`) ends everything that it started
+//! before another node may declare it dead. The command interface reads and writes documents, and
+//! never talks to a node.
+//!
 //! Our additions are in the field `windlass` of a document; all other fields keep their meaning.
 //!
 //! | module | owns |
@@ -14,6 +22,7 @@
 //! | `client` | the command line client of a command interface |
 //! | `database`, `gridfs` | all changes to the collections |
 //! | `doc`, `dialect`, `status` | documents, in both dialects |
+//! | `fuzz` | rules for any request and file, for the fuzzer and the tests |
 
 mod balance;
 mod client;
@@ -23,6 +32,8 @@ mod dci;
 mod den;
 mod dialect;
 mod doc;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod gridfs;
 mod relaxed;
 mod status;

@@ -15,16 +15,42 @@ pub(crate) struct SyntaxError {
 }
 
 pub(crate) fn parse(text: &str) -> Result<Value, SyntaxError> {
-    serde_json::from_str(&strict(text)).map_err(|error| {
+    let strict = Strict::of(text);
+    serde_json::from_str(&strict.text).map_err(|error| {
         let said = error.to_string();
         // Our own fields give the position.
         let why = said.rsplit_once(" at line ").map_or(said.as_str(), |(why, _)| why);
-        SyntaxError { line: error.line(), column: error.column(), why: why.to_owned() }
+        let (line, column) = (error.line(), error.column());
+        let column = column - strict.tabs_before(line, column);
+        SyntaxError { line, column, why: why.to_owned() }
     })
 }
 
-/// The same text as strict JSON, with everything at the same position.
-fn strict(text: &str) -> String {
+/// The same text as strict JSON, with everything at the same position, except behind tabs in
+/// strings: they are a byte longer.
+struct Strict {
+    text: String,
+    /// Where they are.
+    tabs: Vec<usize>,
+}
+
+impl Strict {
+    fn of(text: &str) -> Strict {
+        let mut tabs = Vec::new();
+        let text = strict(text, &mut tabs);
+        Strict { text, tabs }
+    }
+
+    /// The tabs of a line that end before a column.
+    fn tabs_before(&self, line: usize, column: usize) -> usize {
+        let lines = self.text.split_inclusive('\n').take(line.saturating_sub(1));
+        let start: usize = lines.map(str::len).sum();
+        let is_before = |tab: &&usize| (start..start + column).contains(&(**tab + 1));
+        self.tabs.iter().filter(is_before).count()
+    }
+}
+
+fn strict(text: &str, tabs: &mut Vec<usize>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = Preceding::Opening;
     let mut comma = None;
@@ -33,7 +59,7 @@ fn strict(text: &str) -> String {
         match character {
             '#' => skip_comment(&mut characters, &mut out),
             '"' => {
-                copy_string(&mut characters, &mut out);
+                copy_string(&mut characters, &mut out, tabs);
                 (before, comma) = (Preceding::Value, None);
             }
             ',' => {
@@ -81,11 +107,14 @@ fn skip_comment(characters: &mut std::str::Chars<'_>, out: &mut String) {
 }
 
 /// Copies a string up to its closing quote; the opening quote has already been read.
-fn copy_string(characters: &mut std::str::Chars<'_>, out: &mut String) {
+fn copy_string(characters: &mut std::str::Chars<'_>, out: &mut String, tabs: &mut Vec<usize>) {
     out.push('"');
     while let Some(character) = characters.next() {
         match character {
-            '\t' => out.push_str("\\t"),
+            '\t' => {
+                tabs.push(out.len());
+                out.push_str("\\t");
+            }
             '\\' => {
                 out.push('\\');
                 out.extend(characters.next());
@@ -106,7 +135,7 @@ mod tests {
     #[test]
     fn strict_json_stays_what_it_is() {
         let text = r##"{"a": [1, 2.5, -3e2, null, true, "x # y, ]", "\"#\\"], "é": {}, "b": []}"##;
-        assert_eq!(strict(text), text);
+        assert_eq!(Strict::of(text).text, text);
         assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
     }
 
@@ -132,6 +161,8 @@ mod tests {
             ("", 1, 0),
             ("{\"a\": 1,}}", 1, 10),
             ("{\"a\": \"never ended", 1, 18),
+            ("{\"a\": \"never\tended", 1, 18),
+            ("{\"\t\": \"\t\t\",\n\"a\": \"\t\" x \"\t\"", 2, 10),
         ] {
             let mistake = parse(text).unwrap_err();
             assert_eq!((mistake.line, mistake.column), (line, column), "{text}: {mistake}");

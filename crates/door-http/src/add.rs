@@ -1,6 +1,6 @@
 //! Adding jobs: `POST /v1/{tenant}/jobs/{type}`. The body's content type decides how it becomes
 //! jobs (`add_text`, `add_binary`, `add_json`); options, the idempotency key and the answer are the
-//! same for all.
+//! same for all: the forms use `parameters`, `read_body`, `payload` and `accept` of this file.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -11,11 +11,11 @@ use bytes::Bytes;
 
 use windlass_core::add::{RawOptions, check_key};
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
-use windlass_core::{AddOptions, TypeKey};
+use windlass_core::{AddOptions, Timestamp, TypeKey};
 use windlass_engine::api::{AddJob, AddPayload, Added, Fingerprint, IdempotencyKey};
 
 use crate::add_json::JobsBody;
-use crate::body::{self, BUFFERED_BYTES_MAX, Buffered, Kind, Reader};
+use crate::body::{self, BUFFERED_BYTES_MAX, Kind, Reader};
 use crate::door::Door;
 use crate::error::Failure;
 use crate::path::TypePath;
@@ -89,7 +89,7 @@ pub(crate) fn parameters(
     form: &str,
 ) -> Result<AddParameters, Failure> {
     let query = Query::read(&parts.uri, OPTIONS)?;
-    let options = options_from_query(door, &query)?;
+    let options = options_from_query(&query, door.clock.now())?;
     let keyed = Keyed::read(&parts.headers, key, form, &query)?;
     Ok(AddParameters { options, keyed })
 }
@@ -110,11 +110,11 @@ pub(crate) async fn read_body(
     body: Body,
     too_large: &'static str,
     keyed: &mut Option<Keyed>,
-) -> Result<Buffered, Failure> {
+) -> Result<Bytes, Failure> {
     let bytes_max = BUFFERED_BYTES_MAX.min(door.body_bytes_max);
     let reader = Reader::new(&parts.headers, body, bytes_max, too_large, door.body_timeout)?;
-    let whole = reader.whole(&door.memory).await?;
-    keyed.iter_mut().for_each(|keyed| keyed.update_body(&whole.bytes));
+    let whole = reader.whole(&door.memory).await?.counted();
+    keyed.iter_mut().for_each(|keyed| keyed.update_body(&whole));
     Ok(whole)
 }
 
@@ -189,7 +189,7 @@ impl Keyed {
     }
 }
 
-fn options_from_query(door: &Door, query: &Query) -> Result<AddOptions, Failure> {
+pub(crate) fn options_from_query(query: &Query, now: Timestamp) -> Result<AddOptions, Failure> {
     let time = |text| WireTime::parse(text).map_err(|reason| Failure::invalid("run_at", reason));
     let raw = RawOptions {
         run_at: query.get("run_at").map(time).transpose()?.map(|time| time.0),
@@ -202,5 +202,5 @@ fn options_from_query(door: &Door, query: &Query) -> Result<AddOptions, Failure>
         parent: query.get("parent").map(str::to_owned),
         then: query.get("then").map(str::to_owned),
     };
-    Ok(raw.check(door.clock.now())?)
+    Ok(raw.check(now)?)
 }

@@ -10,7 +10,7 @@ use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_engine::api::{AddJob, AddPayload, Added};
 
 use crate::add::{self, AddParameters, Keyed, not_spooled};
-use crate::body::{Reader, no_memory};
+use crate::body::{Buffered, Reader, no_memory};
 use crate::door::Door;
 use crate::error::Failure;
 
@@ -24,9 +24,9 @@ pub(crate) async fn add(
     let reader = Reader::new(&parts.headers, body, door.body_bytes_max, "", door.body_timeout)?;
     let payload = match reader.announced() {
         Some(bytes) if bytes <= PAYLOAD_INLINE_BYTES_MAX as u64 => {
-            let whole = reader.whole(&door.memory).await?;
-            keyed.iter_mut().for_each(|keyed| keyed.update_body(&whole.bytes));
-            AddPayload::Inline(whole.bytes)
+            let whole = reader.whole(&door.memory).await?.counted();
+            keyed.iter_mut().for_each(|keyed| keyed.update_body(&whole));
+            AddPayload::Inline(whole)
         }
         _ => receive(door, reader, &mut keyed).await?,
     };
@@ -39,7 +39,7 @@ async fn receive(
     mut reader: Reader,
     keyed: &mut Option<Keyed>,
 ) -> Result<AddPayload, Failure> {
-    let _memory = door.memory.take(PAYLOAD_INLINE_BYTES_MAX).ok_or_else(no_memory)?;
+    let memory = door.memory.take(PAYLOAD_INLINE_BYTES_MAX).ok_or_else(no_memory)?;
     let mut buffer = BytesMut::new();
     let mut spool = None;
     while let Some(piece) = reader.next().await? {
@@ -54,7 +54,10 @@ async fn receive(
             spool.write(buffer.split().freeze()).await.map_err(not_spooled)?;
         }
     }
-    let Some(mut spool) = spool else { return Ok(AddPayload::Inline(buffer.freeze())) };
+    let Some(mut spool) = spool else {
+        let whole = Buffered { bytes: buffer.freeze(), memory };
+        return Ok(AddPayload::Inline(whole.counted()));
+    };
     if !buffer.is_empty() {
         spool.write(buffer.freeze()).await.map_err(not_spooled)?;
     }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use windlass_core::add::RawOptions;
-use windlass_core::{AddOptions, Clock, TypeKey};
+use windlass_core::{AddOptions, Timestamp, TypeKey};
 use windlass_engine::api::{AddJob, Added};
 
 use crate::add::{self, ADD_JOBS_MAX};
@@ -61,14 +61,14 @@ pub(crate) async fn add(
     let mut keyed = add::key_of_json(key, parts)?;
     let whole = add::read_body(door, parts, body, TOO_LARGE, &mut keyed).await?;
     let mut jobs = Vec::new();
-    for (bytes, options) in read(&whole.bytes, &*door.clock)? {
+    for (bytes, options) in read(&whole, door.clock.now())? {
         jobs.push(AddJob { payload: add::payload(door, bytes).await?, options });
     }
     add::accept(door, key, jobs, keyed).await
 }
 
 /// All jobs of the body, or the first error.
-fn read(body: &Bytes, clock: &dyn Clock) -> Result<Vec<(Bytes, AddOptions)>, Failure> {
+pub(crate) fn read(body: &Bytes, now: Timestamp) -> Result<Vec<(Bytes, AddOptions)>, Failure> {
     let JobsBody { jobs } = json::parse(body).map_err(name_option)?;
     if jobs.is_empty() {
         return Err(Failure::invalid("jobs", "an add has at least one job"));
@@ -78,7 +78,7 @@ fn read(body: &Bytes, clock: &dyn Clock) -> Result<Vec<(Bytes, AddOptions)>, Fai
         return Err(Failure::too_large("jobs", message));
     }
     let read = |(index, job)| {
-        read_job(body, job, clock).map_err(|mut failure: Failure| {
+        read_job(body, job, now).map_err(|mut failure: Failure| {
             failure.message.insert_str(0, &format!("jobs[{index}]: "));
             failure
         })
@@ -89,7 +89,7 @@ fn read(body: &Bytes, clock: &dyn Clock) -> Result<Vec<(Bytes, AddOptions)>, Fai
 fn read_job(
     body: &Bytes,
     job: JobBody<'_>,
-    clock: &dyn Clock,
+    now: Timestamp,
 ) -> Result<(Bytes, AddOptions), Failure> {
     let raw = RawOptions {
         run_at: job.run_at.map(|time| time.0),
@@ -102,7 +102,7 @@ fn read_job(
         parent: job.parent,
         then: job.then,
     };
-    Ok((payload(body, job.payload)?, raw.check(clock.now())?))
+    Ok((payload(body, job.payload)?, raw.check(now)?))
 }
 
 /// The text of a string, or any other value exactly as sent; copied only if it has escapes.
@@ -136,12 +136,10 @@ fn name_option(mut failure: Failure) -> Failure {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use windlass_core::Timestamp;
     use windlass_core::add::Expiry;
-    use windlass_core::time::ManualClock;
 
     fn parse(text: &str) -> Result<Vec<(Bytes, AddOptions)>, Failure> {
-        read(&Bytes::from(text.to_owned()), &ManualClock::at(Timestamp(1000)))
+        read(&Bytes::from(text.to_owned()), Timestamp(1000))
     }
 
     fn payloads(list: &str) -> Vec<Bytes> {

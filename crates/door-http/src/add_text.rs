@@ -24,7 +24,7 @@ pub(crate) async fn add(
     let AddParameters { options, mut keyed } = add::parameters(door, key, parts, "lines")?;
     let whole = add::read_body(door, parts, body, TOO_LARGE, &mut keyed).await?;
     let mut jobs = Vec::new();
-    for line in Lines(whole.bytes.clone()) {
+    for line in Lines(whole) {
         if jobs.len() == ADD_JOBS_MAX {
             let message = format!("an add has at most {ADD_JOBS_MAX} lines; send several adds");
             return Err(Failure::too_large("body", message));
@@ -47,7 +47,7 @@ pub(crate) async fn add(
 }
 
 /// The non-empty lines of a body, without line ends and without copying.
-struct Lines(Bytes);
+pub(crate) struct Lines(pub(crate) Bytes);
 
 impl Iterator for Lines {
     type Item = Bytes;

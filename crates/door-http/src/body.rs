@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 
-use windlass_net::{BodyError, BodyReader, Memory, Share};
+use windlass_net::{BodyError, BodyReader, Memory, SMALL_BYTES_MAX, Share};
 
 use crate::error::Failure;
 
@@ -52,7 +52,24 @@ pub(crate) fn wrong_kind(headers: &HeaderMap, accepted: &str) -> Failure {
 /// A body in memory, with its share of the memory bound.
 pub(crate) struct Buffered {
     pub(crate) bytes: Bytes,
-    _memory: Share,
+    pub(crate) memory: Share,
+}
+
+impl Buffered {
+    /// For bytes of which slices may outlive the request: the last one returns the share.
+    pub(crate) fn counted(self) -> Bytes {
+        // Smaller ones do not count.
+        if self.bytes.len() as u64 <= SMALL_BYTES_MAX {
+            return self.bytes;
+        }
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Buffered {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Reads a body piece by piece, within its bounds.
@@ -94,7 +111,7 @@ impl Reader {
     pub(crate) async fn whole(self, memory: &Memory) -> Result<Buffered, Failure> {
         let Reader { inner, refusals } = self;
         let (bytes, share) = inner.whole(memory).await.map_err(|error| refusals.of(error))?;
-        Ok(Buffered { bytes, _memory: share })
+        Ok(Buffered { bytes, memory: share })
     }
 }
 
@@ -173,5 +190,16 @@ mod tests {
         assert_eq!(broken, "the body ended before it was complete: cut off");
         let _taken = memory.take(50_000).unwrap();
         check(Body::from("x".repeat(100_000)), &memory, 503, "unavailable").await;
+    }
+
+    /// Payloads are slices of the body that carries them.
+    #[tokio::test]
+    async fn a_body_counts_as_long_as_a_part_of_it_is_held() {
+        let (memory, body) = (Memory::new(200_000), Body::from("x".repeat(100_000)));
+        let reader = Reader::new(&HeaderMap::new(), body, 100_000, "", PATIENCE).unwrap();
+        let part = reader.whole(&memory).await.unwrap().counted().slice(..1);
+        assert!(memory.take(150_000).is_none());
+        drop(part);
+        assert!(memory.take(150_000).is_some());
     }
 }

@@ -185,7 +185,7 @@ async fn requeue(
     State(door): State<Door>,
     TenantPath(tenant): TenantPath,
     _: NoQuery,
-    Command(body): Command<RequeueBody>,
+    Command { body, .. }: Command<RequeueBody>,
 ) -> Result<Response, Failure> {
     let key = TypeKey { tenant, name: TypeName::new(&body.r#type)? };
     let ended = JobState::from_name(&body.state).filter(|state| state.is_ended());

@@ -4,12 +4,18 @@ use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use windlass_net::Share;
+
 use crate::body::{self, COMMAND_BYTES_MAX, Kind, Reader};
 use crate::door::Door;
 use crate::error::Failure;
 
-/// A JSON body of at most `COMMAND_BYTES_MAX`.
-pub(crate) struct Command<T>(pub(crate) T);
+/// A JSON body of at most `COMMAND_BYTES_MAX`, with its share of the memory bound: what was read
+/// from it takes at most about as much until the request ends.
+pub(crate) struct Command<T> {
+    pub(crate) body: T,
+    pub(crate) memory: Share,
+}
 
 /// For routes without a body: nothing, or an empty object, since some clients always send one.
 pub(crate) struct NoBody;
@@ -18,7 +24,7 @@ impl<T: DeserializeOwned> FromRequest<Door> for Command<T> {
     type Rejection = Failure;
     async fn from_request(request: Request, door: &Door) -> Result<Self, Failure> {
         let whole = read(request, door, COMMAND_BYTES_MAX).await?;
-        Ok(Command(parse(&whole.bytes)?))
+        Ok(Command { body: parse(&whole.bytes)?, memory: whole.memory })
     }
 }
 

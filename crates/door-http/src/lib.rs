@@ -11,6 +11,7 @@
 //! | `path`, `query`, `body`, `json` | reading requests, strictly and within bounds |
 //! | `time`, `size`, `wire_job`, `wire_handler` | wire forms of the domain |
 //! | `add`, `add_text`, `add_binary`, `add_json` | adding jobs |
+//! | `fuzz` | rules for any request, for the fuzzer and the tests |
 //! | `jobs`, `log`, `handlers`, `types`, `pull`, `operate`, `seed` | other routes, by resource |
 
 mod add;
@@ -22,6 +23,8 @@ mod around;
 mod body;
 mod door;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod handlers;
 mod jobs;
 mod json;

@@ -57,12 +57,12 @@ fn tenant(path: &str, index: usize) -> Result<Tenant, Failure> {
     Ok(Tenant::new(&segment(path, index, "tenant")?)?)
 }
 
-fn type_key(path: &str, tenant_index: usize, index: usize) -> Result<TypeKey, Failure> {
+pub(crate) fn type_key(path: &str, tenant_index: usize, index: usize) -> Result<TypeKey, Failure> {
     let tenant = tenant(path, tenant_index)?;
     Ok(TypeKey { tenant, name: TypeName::new(&segment(path, index, "type")?)? })
 }
 
-fn job_id(path: &str, index: usize) -> Result<JobId, Failure> {
+pub(crate) fn job_id(path: &str, index: usize) -> Result<JobId, Failure> {
     let text = segment(path, index, "id")?;
     text.parse()
         .map_err(|error| Failure::invalid("id", format!("'{text}' is not a valid job ID: {error}")))

@@ -14,6 +14,7 @@ use windlass_core::limit::{RESULT_BYTES_MAX, TYPE_BYTES_MAX};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Json, Status, Tenant};
 use windlass_engine::api::{PullClaim, PullFinish};
+use windlass_net::SMALL_BYTES_MAX;
 
 use crate::answer::{self, Done};
 use crate::door::Door;
@@ -82,17 +83,26 @@ async fn claim(
     TenantPath(tenant): TenantPath,
     presence: Presence,
     _: NoQuery,
-    Command(body): Command<ClaimBody>,
+    Command { body, mut memory }: Command<ClaimBody>,
 ) -> Result<Response, Failure> {
     let claim = body.into_claim(tenant)?;
+    let waits = claim.wait > Duration::ZERO;
+    // It may wait for minutes: a padded body must not take the memory from everybody else.
+    memory.shrink(kept_bytes(&claim));
     let pulled = tokio::select! {
         // Waiting claims are answered when the door closes; one that has jobs takes precedence.
         biased;
         pulled = door.engine.claim(claim) => pulled?,
-        () = door.closing.cancelled() => Vec::new(),
-        () = presence.ended() => Vec::new(),
+        () = door.closing.cancelled(), if waits => Vec::new(),
+        () = presence.ended(), if waits => Vec::new(),
     };
     Ok(answer::json(StatusCode::OK, &from_claim(&pulled)))
+}
+
+/// What a waiting claim takes of the memory bound.
+fn kept_bytes(claim: &PullClaim) -> usize {
+    let bytes = claim.types.iter().map(|pattern| size_of::<String>() + pattern.len()).sum();
+    if bytes as u64 <= SMALL_BYTES_MAX { 0 } else { bytes }
 }
 
 impl ClaimBody {
@@ -127,7 +137,7 @@ async fn renew(
     State(door): State<Door>,
     job: JobPath,
     _: NoQuery,
-    Command(body): Command<RenewBody>,
+    Command { body, .. }: Command<RenewBody>,
 ) -> Result<Response, Failure> {
     let lease = lease(body.lease)?;
     door.engine.renew(lease_ref(job, body.token), lease).await?;
@@ -188,7 +198,7 @@ async fn release(
     State(door): State<Door>,
     job: JobPath,
     _: NoQuery,
-    Command(body): Command<ReleaseBody>,
+    Command { body, .. }: Command<ReleaseBody>,
 ) -> Result<Response, Failure> {
     let delay = body.delay.map_or(Duration::ZERO, |delay| delay.0);
     door.engine.release(lease_ref(job, body.token), delay).await?;
@@ -209,7 +219,7 @@ async fn progress(
     State(door): State<Door>,
     job: JobPath,
     _: NoQuery,
-    Command(body): Command<ProgressBody>,
+    Command { body, .. }: Command<ProgressBody>,
 ) -> Result<Response, Failure> {
     let message = body.message.unwrap_or_default();
     door.engine.progress(lease_ref(job, body.token), body.percent, message).await?;

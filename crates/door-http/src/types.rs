@@ -110,7 +110,7 @@ async fn settings_put(
     State(door): State<Door>,
     TypePath(key): TypePath,
     _: NoQuery,
-    Command(body): Command<WireSettings>,
+    Command { body, .. }: Command<WireSettings>,
 ) -> Result<Response, Failure> {
     door.engine.type_settings_put(&key, body.into_settings()).await?;
     Ok(answer::done())

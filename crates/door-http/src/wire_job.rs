@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use windlass_core::job::Job;
+use windlass_core::limit::PULL_PAYLOAD_BYTES_MAX;
 use windlass_core::store::Claimed;
 use windlass_core::{JobId, Json, Payload, TypeName};
 use windlass_engine::api::JobView;
@@ -95,9 +96,6 @@ pub(crate) struct WireClaim<'a> {
     jobs: Vec<WireClaimed<'a>>,
 }
 
-/// Payload bytes in one answer to a claim; jobs beyond that get a URL instead.
-const CLAIM_PAYLOAD_BYTES_MAX: u64 = 16 * 1024 * 1024;
-
 pub(crate) fn from_view(view: &JobView) -> WireJob<'_> {
     let result = view.result.as_ref().map(Json::as_str);
     let result = result.and_then(|text| serde_json::from_str(text).ok());
@@ -134,8 +132,9 @@ pub(crate) fn from_job(job: &Job) -> WireJob<'_> {
     }
 }
 
+/// A job whose payload does not fit into the answer gets a URL instead.
 pub(crate) fn from_claim(claimed: &[Claimed]) -> WireClaim<'_> {
-    let mut left = CLAIM_PAYLOAD_BYTES_MAX;
+    let mut left = PULL_PAYLOAD_BYTES_MAX;
     let jobs = claimed.iter().map(|claimed| {
         let inline = match &claimed.payload {
             Payload::Inline(bytes) if bytes.len() as u64 <= left => Some(&bytes[..]),

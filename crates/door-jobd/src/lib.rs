@@ -11,12 +11,15 @@
 //! | `config`, `ini`, `password` | the configuration files |
 //! | `net`, `wire` | connections and messages |
 //! | `table` | the jobs, in every database |
+//! | `fuzz` | rules for any message and file, for the fuzzer and the tests |
 //! | `log`, `memory_usage` | the log, and the memory usage in `status` |
 
 mod client;
 mod config;
 mod ctl;
 mod daemon;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod ini;
 mod log;
 mod master;

@@ -1,7 +1,7 @@
 //! `windlass serve`: the daemon's life cycle, from the first check to the last signal. Nothing is
 //! created on disk before the address is bound, and a failed start ends with one sentence.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
@@ -83,7 +83,7 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
         Some(listen) => Some(bind(listen, "--bedrock").await?),
         None => None,
     };
-    prepare(&config.data_dir)?;
+    let _in_use = prepare(&config.data_dir)?;
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let running =
         wiring::start(config, Listeners { http: listener, bedrock }, handler_path()).await?;
@@ -149,12 +149,15 @@ async fn bind(listen: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Creates the data directory if missing, and checks that it is complete and writable.
-pub(crate) fn prepare(data_dir: &Path) -> anyhow::Result<()> {
+/// Creates the data directory if missing, and checks that it is complete and writable. It counts as
+/// in use until the returned file is dropped.
+pub(crate) fn prepare(data_dir: &Path) -> anyhow::Result<File> {
     create_data_dir(data_dir)?;
+    let in_use = backup::restore::lock_for_use(data_dir)?;
     backup::restore::check_finished(data_dir)?;
     probe(data_dir)
-        .with_context(|| format!("cannot write to the data directory {}", data_dir.display()))
+        .with_context(|| format!("cannot write to the data directory {}", data_dir.display()))?;
+    Ok(in_use)
 }
 
 pub(crate) fn create_data_dir(data_dir: &Path) -> anyhow::Result<()> {

@@ -46,7 +46,7 @@ async fn live(
     work: impl AsyncFnOnce(&str) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
-    serve::prepare(&config.data_dir)?;
+    let _in_use = serve::prepare(&config.data_dir)?;
     let http = TcpListener::bind(config.listen).await.context("cannot get a free port")?;
     let listeners = Listeners { http, bedrock: None };
     let running = wiring::start(config, listeners, serve::handler_path()).await?;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
 use windlass_engine::metrics::Metrics;
-use windlass_engine::{Engine, Parts};
+use windlass_engine::{Engine, Parts, RealDisk};
 use windlass_runner::{IsolationOptions, LocalRunner};
 use windlass_store_sqlite::SqliteStore;
 
@@ -52,7 +52,12 @@ pub(crate) async fn start(
     let store = open_store(&config.store, &metrics)?;
     let runner = open_runner(config, path)?;
     let clock = Arc::new(SystemClock);
-    let parts = Parts { store: Arc::new(store), runner: Arc::new(runner), clock: clock.clone() };
+    let parts = Parts {
+        store: Arc::new(store),
+        runner: Arc::new(runner),
+        clock: clock.clone(),
+        disk: Arc::new(RealDisk),
+    };
     let engine = Engine::start(parts, engine_options(config), metrics)
         .await
         .map_err(|error| anyhow!("the daemon cannot start: {error}"))?;

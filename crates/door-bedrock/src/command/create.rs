@@ -242,7 +242,9 @@ fn overwritten(
         return Decision { edits: Vec::new(), id };
     }
     let merge = |old: &str| merge_patch(old, &wanted.data()).unwrap_or_else(|| wanted.data());
-    let merged = data::text(&existing.payload).map(|old| merge(&old));
+    // What is not JSON is replaced; what is too large to be parsed stays.
+    let is_inline = matches!(existing.payload, Payload::Inline(_));
+    let merged = is_inline.then(|| merge(&data::shown(&existing.payload)));
     let repeat = repeat.filter(|_| !wanted.mock).map(|repeat| Arc::from(repeat.as_str()));
     let mock = merged.as_deref().map_or(existing.job.extra.hidden, data::is_mocked);
     let extra = Extra { repeat, hidden: mock, ..existing.job.extra.clone() };

@@ -19,18 +19,21 @@ pub(super) const EMPTY: &str = "{}";
 const RETRY_COUNT: &str = "retryAfterCount";
 const ORIGINAL_NEXT_RUN: &str = "originalNextRun";
 
-/// The payload as text, or `None` if it is too large to be parsed; then it must not be changed. A
-/// payload from another door may be neither UTF-8 nor JSON.
-pub(super) fn text(payload: &Payload) -> Option<Cow<'_, str>> {
+/// The payload as text, which another door may have written: it need not be JSON. `None` if it is
+/// not UTF-8 or too large to be parsed; then it must not be changed.
+pub(super) fn text(payload: &Payload) -> Option<&str> {
     match payload {
-        Payload::Inline(bytes) => Some(String::from_utf8_lossy(bytes)),
+        Payload::Inline(bytes) => std::str::from_utf8(bytes).ok(),
         Payload::Pieces { .. } => None,
     }
 }
 
-/// The same for a reply.
+/// The payload as well as a reply can show it.
 pub(super) fn shown(payload: &Payload) -> Cow<'_, str> {
-    text(payload).unwrap_or_default()
+    match payload {
+        Payload::Inline(bytes) => String::from_utf8_lossy(bytes),
+        Payload::Pieces { .. } => Cow::Borrowed(""),
+    }
 }
 
 /// Whether this is valid data for a new job: `{}`, or a non-empty object.

@@ -1,4 +1,5 @@
-//! `FinishJob`: the job waits for its children, repeats, ends as a child, or is removed.
+//! `FinishJob`: the job waits for its children, repeats, ends as a child, or is removed. At its
+//! end, and at that of each round, the job that follows it is added.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use windlass_bedrock_rules::date_text::{seconds_text, set_next_run};
 use windlass_core::edit::{Decision, Edit, FamilyView, Put, Target};
 use windlass_core::family;
 use windlass_core::job::Ended;
-use windlass_core::{State, Status, Timestamp};
+use windlass_core::{JobId, Json, State, Status, Timestamp};
 
 use crate::execute::Reply;
 use crate::wire::Request;
@@ -17,7 +18,9 @@ use super::{Bedrock, Refusal, done};
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let report = Report::new(request)?;
     let (target, retention) = (Target::Job(report.id), door.engine.retention());
-    let finish = move |_, seen: &FamilyView, now| decision(&report, seen, now, retention);
+    // Most jobs have no follower, and end even if there are no ids now.
+    let next = door.engine.make_id().ok();
+    let finish = move |_, seen: &FamilyView, now| decision(&report, seen, now, retention, next);
     door.decide(vec![target], finish).await?;
     done()
 }
@@ -27,18 +30,35 @@ pub(super) fn decision(
     seen: &FamilyView,
     now: Timestamp,
     retention: Duration,
+    next: Option<JobId>,
 ) -> Result<Decision, Refusal> {
     let mut reported = report.on(seen, now, retention)?;
     reported.put.job.last = Some(Ended::from(Status::OK));
     let mut edits = reported.detach_children();
     if let Some(waiting) = family::wait_for_children(&reported.put.job, seen.children) {
         edits.extend(with_payload(waiting, reported.put));
-    } else if reported.repeats {
-        edits.push(Edit::Put(Box::new(reported.repeated())));
     } else {
-        edits.extend(ended(reported)?);
+        edits.extend(follower(&reported, report, next)?);
+        match reported.repeats {
+            true => edits.push(Edit::Put(Box::new(reported.repeated()))),
+            false => edits.extend(ended(reported)?),
+        }
     }
     Ok(Decision { edits, id: None })
+}
+
+/// The job that follows. Its payload is the data that was reported, because Bedrock has no results.
+fn follower(
+    reported: &Reported<'_>,
+    report: &Report,
+    next: Option<JobId>,
+) -> Result<Option<Edit>, Refusal> {
+    let job = &reported.put.job;
+    let Some(name) = job.followed_by(Status::OK).cloned() else { return Ok(None) };
+    let next = next.ok_or((503, "No id for the job that follows"))?;
+    let data = report.data().and_then(|text| Json::parse(text.to_owned()).ok());
+    let follower = job.follow(name, next, data.as_ref(), reported.now);
+    Ok(Some(Edit::Insert(Box::new(follower))))
 }
 
 /// A job that waits for its children keeps the data from its worker, and gets its new time in the

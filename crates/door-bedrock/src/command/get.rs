@@ -105,6 +105,7 @@ async fn take(
         took = door.engine.take(take, wait) => took?,
         () = call.gone.cancelled(), if waits => TakeAnswer::default(),
     };
+    // If all that were found were given up, the reply is empty, not 404.
     if took.given.is_empty() && took.kept == 0 {
         return Err((404, "No job found").into());
     }

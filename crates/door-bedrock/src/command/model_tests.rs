@@ -129,7 +129,8 @@ impl World {
     async fn finish(&mut self, id: JobId, ignore_repeat: bool) {
         let report = Report::plain(id, ignore_repeat);
         let keep = Duration::from_secs(60);
-        let decide = move |seen: &FamilyView, now| finish::decision(&report, seen, now, keep);
+        // None of its jobs has a follower.
+        let decide = move |seen: &FamilyView, now| finish::decision(&report, seen, now, keep, None);
         self.decide(Target::Job(id), decide).await;
     }
 

@@ -35,6 +35,11 @@ impl Report {
         })
     }
 
+    /// The data that was sent, if there is any.
+    pub(super) fn data(&self) -> Option<&str> {
+        self.data.as_deref()
+    }
+
     /// The checks of both commands, and the job with its new data.
     pub(super) fn on<'a>(
         &self,
@@ -61,7 +66,7 @@ impl Report {
             Some(data) => {
                 data::reported(data).ok_or((502, "Failed to update job retryAfterCount"))?
             }
-            None => data::without_retry_count(old.as_deref().unwrap_or_default()),
+            None => data::without_retry_count(old.unwrap_or_default()),
         };
         let ends_for_good = given.is_some_and(data::asks_for_deletion);
         let changed = given.is_some() || old.is_some_and(|old| old != text);

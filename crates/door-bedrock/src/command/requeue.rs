@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
+use windlass_bedrock_rules::merge::is_object;
 use windlass_core::edit::{Decision, Edit, FamilyView, FullJob, Put, Target};
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::{JobId, State, TypeName};
@@ -34,22 +35,26 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
 
 pub(super) fn decision(seen: &FamilyView, name: Option<&TypeName>, decrement: bool) -> Decision {
     let there = seen.job.as_ref().filter(|whole| view::exists(&whole.job));
-    there.map(|whole| requeued(whole, name, decrement)).unwrap_or_default()
+    there.map(|whole| put(requeued(whole, name, decrement))).unwrap_or_default()
 }
 
-/// Takes back jobs that no worker received. A job that has changed since is left alone.
+/// Takes back jobs that no worker received, also those that were handed out for the last time: a
+/// requeue of each, and its attempt does not count. A job that another attempt has, or none, is
+/// left alone.
 pub(super) async fn undelivered(door: &Bedrock, handed_out: Vec<HandedOut>) {
     let targets = handed_out.iter().map(|job| Target::Job(job.id)).collect();
     let count = handed_out.len();
     let take_back = move |index: usize, seen: &FamilyView, _| {
         let same = |whole: &&FullJob| {
             let (now, then) = (&whole.job, &handed_out[index]);
-            now.is_out()
+            (now.state, now.extra.lent) == (then.state, then.extra.lent)
                 && now.started_at == then.started_at
                 && now.lease.map(|lease| lease.token) == then.lease.map(|lease| lease.token)
         };
-        let whole = seen.job.as_ref().filter(same);
-        Ok(whole.map(|whole| requeued(whole, None, true)).unwrap_or_default())
+        let Some(whole) = seen.job.as_ref().filter(same) else { return Ok(Decision::default()) };
+        let mut back = requeued(whole, None, true);
+        back.job.attempt = back.job.attempt.saturating_sub(1);
+        Ok(put(back))
     };
     match door.decide(targets, take_back).await {
         Ok(_) => tracing::info!(jobs = count, "requeued jobs whose reply could not be delivered"),
@@ -59,7 +64,7 @@ pub(super) async fn undelivered(door: &Bedrock, handed_out: Vec<HandedOut>) {
     }
 }
 
-fn requeued(whole: &FullJob, name: Option<&TypeName>, decrement: bool) -> Decision {
+fn requeued(whole: &FullJob, name: Option<&TypeName>, decrement: bool) -> Put {
     let mut job = whole.job.clone();
     let text = seconds_text(job.created_at);
     job.state = State::Queued;
@@ -72,10 +77,11 @@ fn requeued(whole: &FullJob, name: Option<&TypeName>, decrement: bool) -> Decisi
     if let Some(name) = name {
         job.key.name = name.clone();
     }
-    let payload = decrement
-        .then(|| data::text(&whole.payload))
-        .flatten()
-        .map(|text| data::bytes(data::with_retry_count_decremented(&text)));
-    let put = Put { job, payload, purge_at: None };
+    let text = data::text(&whole.payload).filter(|text| decrement && is_object(text));
+    let payload = text.map(|text| data::bytes(data::with_retry_count_decremented(text)));
+    Put { job, payload, purge_at: None }
+}
+
+fn put(put: Put) -> Decision {
     Decision { edits: vec![Edit::Put(Box::new(put))], id: None }
 }

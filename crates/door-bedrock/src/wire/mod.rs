@@ -8,21 +8,17 @@
 //! | `response` | replies, as bytes |
 //! | `escape` | the backslashes in header values |
 //! | `json` | the JSON of replies |
-//! | `split_check` | the check that tests and the fuzzer apply to the parser |
+//! | `fuzz` | the rule for any bytes, for the fuzzer and the tests |
 
 mod body;
 mod escape;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub(crate) mod json;
 mod parse;
-#[cfg(test)]
-mod parse_fuzz_tests;
 mod request;
 mod response;
-#[cfg(any(test, feature = "fuzz"))]
-mod split_check;
 
 pub(crate) use parse::{Limits, Parser, Step};
 pub(crate) use request::Request;
 pub(crate) use response::Response;
-#[cfg(feature = "fuzz")]
-pub use split_check::fuzz_parser;

@@ -25,7 +25,7 @@ mod monitoring;
 mod node;
 mod old;
 mod page;
-mod param;
+pub(crate) mod param;
 mod path;
 mod plugin;
 mod queue;

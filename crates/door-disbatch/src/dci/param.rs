@@ -56,7 +56,7 @@ impl Params {
         Ok(())
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn of(sent: Value) -> Params {
         Params::new(sent, RequestMemory::new(&windlass_net::Memory::new(0)))
     }
@@ -138,9 +138,9 @@ impl FromRequest<Dci> for Params {
 /// Text in a body is copied twice: as JSON and into a document.
 const COPIES: u64 = 2;
 /// An object with its first field, as JSON and as a document.
-const OBJECT_BYTES: u64 = 2048;
+pub(crate) const OBJECT_BYTES: u64 = 2048;
 /// Any other value, in both forms.
-const VALUE_BYTES: u64 = 160;
+pub(crate) const VALUE_BYTES: u64 = 160;
 
 /// Estimates the memory of a parsed form or JSON text: many times its length if it consists of many
 /// small values.
@@ -149,7 +149,7 @@ fn weight(kind: Kind, body: &[u8]) -> u64 {
 }
 
 /// Text inside is not weighed as JSON until it is parsed.
-fn json_weight(json: &[u8]) -> u64 {
+pub(crate) fn json_weight(json: &[u8]) -> u64 {
     let (mut weight, mut in_text, mut escaped) = (0, false, false);
     for byte in json {
         match byte {
@@ -194,7 +194,7 @@ fn kind(headers: &HeaderMap) -> Result<Kind, Failure> {
     })
 }
 
-fn read(kind: Kind, body: &[u8], query: &str) -> Result<Value, Failure> {
+pub(crate) fn read(kind: Kind, body: &[u8], query: &str) -> Result<Value, Failure> {
     if body.is_empty() {
         return pairs(query.as_bytes());
     }

@@ -39,7 +39,7 @@ impl Reconciler {
         let mut refusals = Refusals::default();
         for held in database.claimed_by(me).await? {
             let (run, token) = (&held.run, &held.run.token);
-            if runs.knows(token) {
+            if runs.knows(run) {
                 if held.cancel {
                     runs.end(token, StopReason::Cancelled);
                 }

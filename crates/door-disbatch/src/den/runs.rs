@@ -28,6 +28,7 @@ pub(super) struct Runs {
 }
 
 struct Entry {
+    task: ObjectId,
     queue: ObjectId,
     handle: EndHandle,
 }
@@ -59,13 +60,15 @@ impl Runs {
         (here + open) as u64
     }
 
-    pub(super) fn knows(&self, token: &str) -> bool {
-        self.lock().contains_key(token)
+    /// Whether this run of a task is here. Its token alone is not enough: a server that carried out
+    /// a repeated claim twice shows another task under it.
+    pub(super) fn knows(&self, run: &Run) -> bool {
+        self.lock().get(&run.token).is_some_and(|entry| entry.task == run.id)
     }
 
     /// Whether the hold with this token is still needed.
     pub(super) fn needs_hold(&self, token: &str) -> bool {
-        self.knows(token) || lock(&self.pending_claims).contains_key(token)
+        self.lock().contains_key(token) || lock(&self.pending_claims).contains_key(token)
     }
 
     /// To be called before a claim is sent.
@@ -104,7 +107,7 @@ impl Runs {
         let Claimed { me, run, task, queue, plugin } = claimed;
         let (handle, end_signal) = task::end_signal();
         let (id, token) = (queue.id, run.token.clone());
-        self.lock().insert(token.clone(), Entry { queue: id, handle });
+        self.lock().insert(token.clone(), Entry { task: run.id, queue: id, handle });
         self.claim_answered(&token);
         let guard = EntryGuard { runs: self.clone(), token };
         tokio::spawn(async move {
@@ -199,7 +202,8 @@ mod tests {
         runs.claim_requested("a", queue);
         runs.claim_requested("b", ObjectId::new());
         assert_eq!((runs.slots_used(), runs.slots_used_by(queue), runs.count()), (2, 1, 0));
-        assert!(runs.needs_hold("a") && !runs.knows("a"));
+        let run = Run { id: ObjectId::new(), token: "a".to_owned(), attempt: 0 };
+        assert!(runs.needs_hold("a") && !runs.knows(&run));
         runs.forget_older(Duration::from_secs(3600));
         runs.claim_answered("a");
         assert_eq!((runs.slots_used(), runs.needs_hold("a")), (1, false));

@@ -1,6 +1,7 @@
 //! Writes output inline or to files, as `output` decides.
 
 use md5::{Digest, Md5};
+use mongodb::Collection;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -55,14 +56,14 @@ async fn write(
     now: DateTime,
 ) -> Result<ObjectId, DbError> {
     let id = ObjectId::new();
-    let numbered = form.chunks(text).zip(0i32..);
-    let mut parts = numbered.map(|(data, n)| doc! { "files_id": id, "n": n, "data": data });
+    let mut numbered = form.chunks(text).zip(0i32..);
     loop {
-        let batch: Vec<Document> = parts.by_ref().take(BATCH).collect();
-        if batch.is_empty() {
-            break;
-        }
-        database.ask(chunks(database).insert_many(batch)).await?;
+        let batch: Vec<(Bson, i32)> = numbered.by_ref().take(BATCH).collect();
+        let Some((_, first)) = batch.first() else { break };
+        let ours = doc! { "files_id": id, "n": { "$gte": first } };
+        let chunk = |(data, n)| doc! { "files_id": id, "n": n, "data": data };
+        let batch = batch.into_iter().map(chunk).collect();
+        insert(database, chunks(database), batch, ours).await?;
     }
     let file = doc! {
         "_id": id,
@@ -73,8 +74,27 @@ async fn write(
         "uploadDate": now,
         "metadata": { "task_id": task },
     };
-    database.ask(files(database).insert_one(file)).await?;
+    insert(database, files(database), vec![file], doc! { "_id": id }).await?;
     Ok(id)
+}
+
+/// Inserts documents that nothing else inserts; `ours` finds them. The driver repeats an insert
+/// whose answer it did not get, and a server that is still busy with the first may carry out both.
+async fn insert(
+    database: &Database,
+    collection: Collection<Document>,
+    documents: Vec<Document>,
+    ours: Document,
+) -> Result<(), DbError> {
+    let count = documents.len() as u64;
+    // Not in order, so that those behind a duplicate are inserted too.
+    match database.ask(collection.insert_many(documents).ordered(false)).await {
+        Err(duplicate @ DbError::Duplicate(_)) => {
+            let found = database.ask(collection.count_documents(ours)).await?;
+            if found == count { Ok(()) } else { Err(duplicate) }
+        }
+        inserted => inserted.map(drop),
+    }
 }
 
 /// A hexadecimal digest, as in GridFS.

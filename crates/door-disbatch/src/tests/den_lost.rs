@@ -46,6 +46,27 @@ async fn a_claim_that_arrives_late_passes_no_limit() {
     }
 }
 
+/// Both tasks have the token of one run.
+#[tokio::test]
+async fn a_claim_that_is_carried_out_twice_keeps_no_task_from_running() {
+    for dialect in BOTH {
+        let world = World::new(dialect, GATED).await;
+        let queue = world.queue(2).await;
+        let tasks = world.tasks(&queue, 2).await;
+        let twice = world.proxy.next(Fate::Twice, is_claim);
+        world.start();
+        twice.met().await;
+        for id in &tasks {
+            world.began(*id).await;
+        }
+        for id in &tasks {
+            world.open(*id);
+            world.reaches(*id, 1).await;
+        }
+        assert_eq!(world.ran().len(), 2, "{dialect:?}");
+    }
+}
+
 /// The claim succeeded, but it is unknown whether it is within the limit.
 #[tokio::test]
 async fn a_claim_that_could_not_be_checked_is_given_back_and_made_again() {

@@ -391,6 +391,21 @@ async fn a_file_stands_only_when_all_its_chunks_do() {
     }
 }
 
+#[tokio::test]
+async fn an_insert_that_is_carried_out_twice_is_one() {
+    let proxy = Proxy::start(server_address().await).await;
+    for form in FORMS {
+        for name in ["tasks.chunks", "tasks.files"] {
+            let database = proxy.database(&windlass_test_servers::mongodb().new_database()).await;
+            let twice = proxy.next(Fate::Twice, move |it| it.is_on("insert", name));
+            let text = long_text();
+            let id = stored(&database, form, &text).await;
+            assert_eq!(twice.count(), 1, "{name}");
+            assert_eq!(load(&database, id).await.unwrap(), text, "{name}, {form:?}");
+        }
+    }
+}
+
 /// A failed write is an error, and earlier files stay complete.
 #[tokio::test]
 async fn a_database_that_goes_away_leaves_no_half_file() {

@@ -26,6 +26,9 @@ pub(crate) enum Fate {
     Pass,
     /// The server executes it, then the connection breaks.
     LoseAnswer,
+    /// The server executes it twice, as a repetition that it does not recognise. The second answer
+    /// counts.
+    Twice,
     /// It never arrives, and the connection breaks.
     Lose,
     /// It never arrives, and the connection stays open.
@@ -201,6 +204,12 @@ impl Proxy {
             match rule.as_deref().map_or(Fate::Pass, |rule| rule.fate) {
                 Fate::Pass => {}
                 Fate::LoseAnswer => back.lose.store(true, Ordering::SeqCst),
+                Fate::Twice => {
+                    back.dropped.store(1, Ordering::SeqCst);
+                    if to_server.write_all(&command.bytes).await.is_err() {
+                        break;
+                    }
+                }
                 Fate::Lose => break,
                 Fate::Silence => std::future::pending().await,
                 Fate::Hold => released(rule.as_deref()).await,
@@ -258,6 +267,8 @@ async fn released(rule: Option<&Rule>) {
 struct AnswerPath {
     to_client: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     lose: AtomicBool,
+    /// How many of the next answers do not reach the client.
+    dropped: AtomicUsize,
     answers: watch::Sender<usize>,
     bytes: Arc<AtomicUsize>,
 }
@@ -265,7 +276,8 @@ struct AnswerPath {
 impl AnswerPath {
     fn new(to_client: OwnedWriteHalf, bytes: Arc<AtomicUsize>) -> Self {
         let to_client = tokio::sync::Mutex::new(Some(to_client));
-        Self { to_client, lose: AtomicBool::new(false), answers: watch::Sender::new(0), bytes }
+        let (lose, dropped) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Self { to_client, lose, dropped, answers: watch::Sender::new(0), bytes }
     }
 
     async fn run(self: Arc<Self>, mut from_server: OwnedReadHalf) {
@@ -274,7 +286,10 @@ impl AnswerPath {
             if self.lose.load(Ordering::SeqCst) {
                 self.close().await;
             }
-            self.write(&answer).await;
+            let one_less = |left: usize| left.checked_sub(1);
+            if self.dropped.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err() {
+                self.write(&answer).await;
+            }
             self.answers.send_modify(|count| *count += 1);
         }
         self.close().await;

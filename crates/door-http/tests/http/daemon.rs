@@ -25,7 +25,7 @@ use windlass_core::{
 };
 use windlass_door_http::Options;
 use windlass_engine::metrics::Metrics;
-use windlass_engine::{Engine, Parts};
+use windlass_engine::{Engine, Parts, RealDisk};
 use windlass_test_kit::wait::{in_time, pause};
 
 use crate::client::{Client, Response, request};
@@ -49,7 +49,8 @@ impl Daemon {
         let store = Arc::new(MemoryStore::default());
         let runner = Arc::new(FakeRunner::default());
         let clock = Arc::new(SystemClock);
-        let parts = Parts { store: store.clone(), runner: runner.clone(), clock };
+        let parts =
+            Parts { store: store.clone(), runner: runner.clone(), clock, disk: Arc::new(RealDisk) };
         let engine_options = windlass_engine::Options::new(data.path().to_owned());
         let engine =
             Engine::start(parts, engine_options, Arc::new(Metrics::default())).await.unwrap();

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::{Client, request};
 use crate::daemon::Daemon;
 
 async fn claim(daemon: &Daemon, body: Value) -> Vec<Value> {
@@ -135,4 +136,29 @@ async fn a_status_that_asks_for_another_try_gets_it() {
     let again = job(&daemon, &claimed).await;
     let seen = (&again["state"], &again["code"], &again["exitcode"], &again["attempt"]);
     assert_eq!(seen, (&json!("queued"), &json!("error"), &json!(503), &json!(1)));
+}
+
+/// All large bodies share 512 MiB.
+#[tokio::test]
+async fn padded_claims_that_wait_leave_the_memory_to_others() {
+    let daemon = Daemon::start().await;
+    let body = r#"{"wait": "5m"}"#;
+    let padded = body.to_owned() + &" ".repeat(1024 * 1024 - body.len());
+    let claim = request("POST /v1/acme/claim", &["content-type: application/json"], padded);
+    let mut waiting = Vec::new();
+    for _ in 0..520 {
+        let mut worker = Client::connect(daemon.address).await;
+        worker.send(&claim).await;
+        waiting.push(worker);
+    }
+    let large = vec![0; 1024 * 1024];
+    let binary = ["content-type: application/octet-stream"];
+    let added = daemon.call("POST /v1/other/jobs/t", &binary, &large).await;
+    assert_eq!(added.status, 201, "{added:?}");
+    // Each is still there, and gets the job that comes for it.
+    daemon.add("/v1/acme/jobs/t", &"x\n".repeat(waiting.len())).await;
+    for worker in &mut waiting {
+        let answer = worker.receive().await.expect("an answer");
+        assert_eq!(answer.json()["jobs"].as_array().map(Vec::len), Some(1), "{answer:?}");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! The directory may be a mount point, or its parent may belong to another user, so it is filled in
 //! place. A marker file, created first and removed last, makes this atomic: no daemon starts while
-//! it is there.
+//! it is there. Before it, the directory is locked: a daemon that starts at the same time either
+//! comes first, or is refused.
 //!
 //! Nothing in the files is changed. To the first daemon, the directory looks as if all daemons had
 //! been killed at the time of the backup: running jobs run again when their leases have expired.
@@ -10,7 +11,7 @@
 //! again.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ const MARKER: &str = "restoring";
 /// What the root of a file system may have of its own.
 const LOST_AND_FOUND: &str = "lost+found";
 /// What SQLite and the store keep beside the store's file.
-const STORE_SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-doubt"];
+const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", "-doubt"];
 
 pub(crate) fn run(flags: &Restore, json: bool) -> anyhow::Result<ExitCode> {
     let config = load(&flags.data)?;
@@ -42,6 +43,9 @@ pub(crate) fn run(flags: &Restore, json: bool) -> anyhow::Result<ExitCode> {
         file.verify(&flags.dir, &mut meter)?;
     }
     serve::create_data_dir(&config.data_dir)?;
+    let _alone = lock_for_restore(&config.data_dir)?;
+    // The check of the backup may have taken long.
+    check_target(&config)?;
     let mut restoring = Restoring::begin(&config)?;
     restoring
         .fill(&flags.dir, &manifest)
@@ -57,6 +61,38 @@ pub(crate) fn check_finished(data_dir: &Path) -> anyhow::Result<()> {
         bail!("an earlier restore into {dir} was not finished; remove {dir} and restore again");
     }
     Ok(())
+}
+
+/// Keeps restores out of a data directory until the file is dropped.
+pub(crate) fn lock_for_use(data_dir: &Path) -> anyhow::Result<File> {
+    let dir = open_dir(data_dir)?;
+    match dir.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            let dir = data_dir.display();
+            bail!("a restore into {dir} is in progress; start the daemon when it has ended")
+        }
+        // A file system without locks cannot keep anything out.
+        _ => Ok(dir),
+    }
+}
+
+fn lock_for_restore(data_dir: &Path) -> anyhow::Result<File> {
+    let dir = open_dir(data_dir)?;
+    match dir.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let dir = data_dir.display();
+            bail!(
+                "the data directory {dir} is in use: stop the daemon, or choose another one with \
+                 --data-dir"
+            )
+        }
+        _ => Ok(dir),
+    }
+}
+
+fn open_dir(data_dir: &Path) -> anyhow::Result<File> {
+    File::open(data_dir)
+        .with_context(|| format!("cannot use the data directory {}", data_dir.display()))
 }
 
 /// Refuses if there is anything that a restore could mix with or overwrite.
@@ -169,7 +205,10 @@ impl Drop for Restoring<'_> {
             };
             removed = removed.and(gone);
         }
-        // The marker stays beside anything that could not be removed.
+        let removed = removed
+            .and_then(|()| sync_parent(&self.config.store))
+            .and_then(|()| File::open(&self.config.data_dir)?.sync_all());
+        // The marker stays beside anything that could not be removed for good.
         if removed.is_ok() {
             let _ = fs::remove_file(&self.marker);
         }

@@ -8,7 +8,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
 use serde_json::{Value, json};
 
-use super::{Dialect, Home, Program, until, until_seen, until_some, windlass};
+use super::{Dialect, Home, Program, until, until_seen, when_some, windlass};
 
 /// What every plugin of the tests can do. `$id` is the task, `$task` the value of `--task`. Gates
 /// open when the test's folder is gone.
@@ -220,8 +220,9 @@ impl Home {
     /// Waits until a gated task runs; returns the process id of its plugin.
     pub(crate) fn began(&self, task: ObjectId) -> i32 {
         let file = self.path(&format!("{task}.began"));
-        until_some(&format!("{task} begins"), || {
-            fs::read_to_string(&file).ok()?.trim().parse().ok()
+        let began = when_some(|| fs::read_to_string(&file).ok()?.trim().parse().ok());
+        began.unwrap_or_else(|| {
+            panic!("waited in vain: {task} begins: {}", self.mongo.get("tasks", task))
         })
     }
 

@@ -27,4 +27,4 @@ pub(crate) use watch::{Rule, Watch};
 pub(crate) use windlass_test_kit::http::Response as Answer;
 pub(crate) use windlass_test_kit::port::free_port;
 pub(crate) use windlass_test_kit::process::{Ended, Program, run};
-pub(crate) use windlass_test_kit::wait::{PATIENCE, until, until_seen, until_some};
+pub(crate) use windlass_test_kit::wait::{PATIENCE, until, until_seen, until_some, when_some};

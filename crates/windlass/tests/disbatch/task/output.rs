@@ -71,7 +71,8 @@ fn large_output_goes_to_files_and_errors_stay() {
     in_both(|home| {
         let (task, ended) = run(&home, &loud(&home, 15 * MIB, 1000), json!({"gfs": "auto"}));
         assert_eq!(ended.text("stderr").map(str::len), Some(1000));
-        let id = ended.oid("stdout").unwrap();
+        let id = ended.oid("stdout");
+        let id = id.unwrap_or_else(|| panic!("no file: {:.300?}", ended.get("stdout")));
         let text = file(&home, "stdout", task, id);
         assert!(text.len() == 15 * MIB && text.chars().all(|c| c == 'ä'));
         assert_eq!(ended.get("complete"), Some(&Bson::Boolean(true)));

@@ -60,6 +60,28 @@ fn a_job_of_bedrock_is_seen_over_http() {
 }
 
 #[test]
+fn a_job_that_a_bedrock_worker_finishes_is_followed_by_its_then() {
+    let door = Door::start();
+    let tenant = tenant(&door);
+    let followers = || tenant.list("type=next").len();
+    let first = number(&add(&tenant, "t", json!({"payload": "{}", "then": "next"})));
+    door.take(first, "t");
+    door.call("FinishJob", &[("jobID", &first.to_string()), ("data", "{\"sum\":7}")]).ok();
+    assert_eq!(followers(), 1);
+    let next = tenant.until_claimed("next", "60s");
+    assert_eq!(next["payload"], "{\"sum\":7}");
+    let failed = number(&add(&tenant, "t", json!({"payload": "{}", "then": "next"})));
+    door.take(failed, "t");
+    door.call("FailJob", &[("jobID", &failed.to_string())]).ok();
+    assert_eq!(followers(), 1, "it did not end well");
+    let job = json!({"payload": "{}", "then": "next", "repeat": "FINISHED, +1 HOUR"});
+    let repeating = number(&add(&tenant, "t", job));
+    door.take(repeating, "t");
+    door.call("FinishJob", &[("jobID", &repeating.to_string())]).ok();
+    assert_eq!(followers(), 2, "a round has ended well");
+}
+
+#[test]
 fn the_states_of_bedrock_are_those_of_http() {
     let door = Door::start();
     let tenant = tenant(&door);
@@ -127,6 +149,22 @@ fn any_priority_of_http_is_taken_over_bedrock() {
     let seen: Vec<Value> =
         door.get_jobs("t", 10).iter().map(|job| job["priority"].clone()).collect();
     assert_eq!(seen, [json!(999), json!(501), json!(499), json!(1)]);
+}
+
+#[test]
+fn an_undelivered_reply_leaves_a_payload_of_http_as_it_was() {
+    let door = Door::start();
+    let tenant = tenant(&door);
+    let headers = [("Content-Type", "application/octet-stream")];
+    let payload = b"\xff\x00 {\"a\": 1}";
+    let id = ids_of(&door.daemon.call("POST", "/v1/default/jobs/t", &headers, payload)).remove(0);
+    tenant.until_known(&[&id]);
+    let wish = [("name", "t"), ("Connection", "forget")];
+    door.open().call("GetJob", &wish).fails("202 Successfully queued");
+    let is_back = |job: &Value| job["state"] == "queued" && !job["started_at"].is_null();
+    let job = until("it is back", || tenant.job(&id), is_back);
+    assert_eq!(job["attempt"], 0, "nobody has run it");
+    assert_eq!(tenant.get(&format!("jobs/{id}/payload")).expect(200).body, payload);
 }
 
 #[test]

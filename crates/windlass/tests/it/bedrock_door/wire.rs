@@ -335,6 +335,21 @@ fn a_forgotten_get_gives_its_job_back() {
     }
 }
 
+/// Its `retryAfter` gives no time, so it counts as failed once a worker has it.
+#[test]
+fn a_forgotten_get_gives_back_a_job_that_is_handed_out_for_the_last_time() {
+    let door = Door::start();
+    let headers = [("name", "n"), ("firstRun", "2024-01-01"), ("retryAfter", "+1 DAY, +1 HOUR")];
+    let id = door.create(&headers);
+    let wish = [("name", "n"), ("Connection", "forget")];
+    door.open().call("GetJob", &wish).fails("202 Successfully queued");
+    let created = door.row(id)["created"].clone();
+    let row = until("it is back", || door.row(id), |row| row["nextRun"] == created);
+    assert_eq!(row["state"], "QUEUED");
+    door.take(id, "n");
+    assert_eq!(door.state(id), "FAILED");
+}
+
 #[test]
 fn a_command_for_later_is_queued_and_runs_at_its_time() {
     let door = Door::start();

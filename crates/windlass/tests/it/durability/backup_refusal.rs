@@ -144,6 +144,20 @@ fn a_restore_needs_an_empty_data_directory() {
     assert_eq!(fs::metadata(new.data()).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
+/// SQLite would take a journal that another store has left for that of the restored one.
+#[test]
+fn a_restore_does_not_put_a_store_beside_files_of_another_one() {
+    let (_daemon, from) = backed_up();
+    for suffix in ["", "-wal", "-shm", "-journal", "-doubt"] {
+        let home = Home::new();
+        let name = format!("store.db{suffix}");
+        fs::write(home.path(&name), "").unwrap();
+        let refused = restore(&from, &home.data(), Some(&home.path("store.db")));
+        assert_refused(&refused, &[&name, "move it away"]);
+        assert!(is_nothing_in(&home.data()), "{name}");
+    }
+}
+
 #[test]
 fn a_daemon_does_not_start_on_an_unfinished_restore() {
     let (_daemon, from) = backed_up();

@@ -5,8 +5,12 @@ use std::path::Path;
 use crate::harness::{Config, Daemon, Finished, Home, run, windlass};
 
 pub(super) fn back_up(home: &Home, to: &Path) -> Finished {
+    back_up_from(&home.data(), to)
+}
+
+pub(super) fn back_up_from(data_dir: &Path, to: &Path) -> Finished {
     let mut command = windlass();
-    command.args(["backup", "--json"]).arg(to).arg("--data-dir").arg(home.data());
+    command.args(["backup", "--json"]).arg(to).arg("--data-dir").arg(data_dir);
     run(&mut command, b"")
 }
 

@@ -2,6 +2,7 @@
 //! share it.
 
 mod backup;
+mod backup_nth;
 mod backup_refusal;
 mod backup_tool;
 mod chaos;

@@ -143,6 +143,24 @@ fn a_claim_waits_for_work_and_gets_it_when_it_comes() {
     assert_eq!(tenant.post_json("claim", &wish).expect(200).json(), json!({"jobs": []}));
 }
 
+/// Such as `nc -N`: it sends its request, closes its sending side, and reads the answer.
+#[test]
+fn a_worker_that_has_stopped_sending_gets_jobs_that_are_ready() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    for _ in 0..20 {
+        let id = tenant.add_one("t", "x");
+        let body = r#"{"types":["t"],"lease":"60s"}"#;
+        let head = "POST /v1/a/claim HTTP/1.1\r\nHost: x\r\nContent-Type: application/json";
+        let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let mut connection = daemon.connection();
+        connection.send_raw(request.as_bytes()).unwrap();
+        connection.half_close().unwrap();
+        let answer = connection.receive().unwrap().expect(200).json();
+        assert_eq!(answer["jobs"][0]["id"], id.as_str(), "{answer}");
+    }
+}
+
 #[test]
 fn claims_name_types_by_patterns() {
     let daemon = Daemon::start(Config::new());
