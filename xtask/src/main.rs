@@ -1,9 +1,12 @@
-//! The developers' entry: `cargo xtask ci | tidy | bench | torture`. It needs only cargo to run.
+//! The entry for developers: `cargo xtask ci | tidy | bench | torture | sim | fuzz`. It needs only
+//! cargo.
 
 mod bench;
 mod ci;
+mod fuzz;
 mod needs;
 mod shell;
+mod sim;
 mod tidy;
 mod torture;
 
@@ -13,12 +16,15 @@ const HELP: &str = "\
 cargo xtask <command>
 
   ci      everything that must hold before a change lands: installs what the tests need,
-          then format, clippy with warnings denied, tidy, all tests
+          then format, clippy with warnings denied, tidy, all tests, a part of sim and torture
   tidy    the rules of the house that no compiler checks
   bench   measures Windlass beside the machine's own limits (arguments go to the benchmark;
           `cargo xtask bench --help` lists them)
   torture runs real daemons under load and faults, and checks that nothing is lost
           (`cargo xtask torture --help` lists its arguments)
+  fuzz    [TARGET] [--seconds N]: runs one or all fuzz targets, 600 s each unless told otherwise
+  sim     runs simulated schedules with faults, each decided by its seed, and checks them
+          (`cargo xtask sim --help` lists its arguments)
 ";
 
 fn main() -> ExitCode {
@@ -30,6 +36,8 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),
         "torture" => torture::run(&rest),
+        "fuzz" => fuzz::run(&rest),
+        "sim" => sim::run(&rest),
         "" | "help" | "--help" | "-h" => {
             shell::say(HELP);
             return ExitCode::SUCCESS;

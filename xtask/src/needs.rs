@@ -39,7 +39,19 @@ const MONGODB_PLACE: &str = "windlass/secantusdb-0.7.0b3";
 /// Installs what is missing; if that is not possible, prints the command for it.
 pub(crate) fn install(limit: &Limit) -> Result<()> {
     install_packages(limit)?;
+    install_xfs(limit);
     install_mongodb(limit)
+}
+
+/// For the disk of the torture run. Where it is missing or cannot be mounted, the run leaves out
+/// the faults of disks, and says so.
+fn install_xfs(limit: &Limit) {
+    if is_root() && !is_there("mkfs.xfs") && is_there("apt-get") {
+        let install = ["install", "-y", "--no-install-recommends", "xfsprogs"];
+        if let Err(error) = apt_get(&install, limit) {
+            shell::complain(&format!("{error:#}"));
+        }
+    }
 }
 
 fn install_packages(limit: &Limit) -> Result<()> {

@@ -1,7 +1,9 @@
 //! Running other programs from the root of the workspace, and speaking to the developer.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,12 +46,15 @@ impl Limit {
 /// Runs a program to its end, and prints how long it took. At the limit, kills it with everything
 /// that it started.
 pub(crate) fn step(program: &str, arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
-    let line = format!("{program} {}", arguments.join(" "));
-    say(&format!("==> {line}"));
-    let began = Instant::now();
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
-    let mut group = Group::start(&mut command)?;
+    say(&format!("==> {}", line(&command)));
+    run(&mut command, limit)
+}
+
+fn run(command: &mut Command, limit: Option<&Limit>) -> Result<()> {
+    let (line, began) = (line(command), Instant::now());
+    let mut group = Group::start(command)?;
     let is_over = || limit.is_some_and(Limit::is_over);
     let Some(status) = group.end(is_over)? else {
         let minutes = limit.map_or(0, |limit| limit.whole.as_secs() / 60);
@@ -62,14 +67,81 @@ pub(crate) fn step(program: &str, arguments: &[&str], limit: Option<&Limit>) -> 
         );
     };
     ensure!(status.success(), "`{line}` failed ({status})");
-    say(&format!("    done in {} s", began.elapsed().as_secs()));
+    say(&format!("    `{line}` done in {} s", began.elapsed().as_secs()));
     Ok(())
+}
+
+fn line(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs tests with cargo. If some fail, the error repeats what they printed, so that it is at the
+/// end of a long output.
+pub(crate) fn cargo_test(lane: &str, arguments: &[&str], limit: &Limit, show: Show) -> Result<()> {
+    let file = root().join("target").join(lane).with_extension("log");
+    let output = File::create(&file)?;
+    let mut command = Command::new(cargo_program());
+    command.args(arguments).current_dir(root());
+    command.stdout(output.try_clone()?).stderr(output);
+    let title = format!("==> {}", line(&command));
+    let has_ended = AtomicBool::new(false);
+    let ended = thread::scope(|scope| {
+        if show == Show::AsItComes {
+            say(&title);
+            scope.spawn(|| follow(&file, &has_ended));
+        }
+        let ended = run(&mut command, Some(limit));
+        has_ended.store(true, Ordering::Release);
+        ended
+    });
+    let text = String::from_utf8_lossy(&fs::read(&file)?).into_owned();
+    if show == Show::AtItsEnd {
+        say(&format!("{title}\n{text}"));
+    }
+    ended.with_context(|| failures(&text))
+}
+
+/// When the output of tests is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Show {
+    AsItComes,
+    /// In one piece, because others run at the same time.
+    AtItsEnd,
+}
+
+/// Prints a file while it grows.
+fn follow(file: &Path, has_ended: &AtomicBool) -> Result<()> {
+    let mut file = File::open(file)?;
+    loop {
+        let is_last = has_ended.load(Ordering::Acquire);
+        std::io::copy(&mut file, &mut std::io::stdout())?;
+        if is_last {
+            return Ok(());
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// What failed tests have printed: for each test program from `failures:` to its result.
+fn failures(output: &str) -> String {
+    let mut is_inside = false;
+    let inside = output.lines().filter(|line| {
+        is_inside |= *line == "failures:";
+        let is_shown = is_inside;
+        is_inside &= !line.starts_with("test result:");
+        is_shown
+    });
+    inside.collect::<Vec<_>>().join("\n")
 }
 
 /// The same cargo that runs us.
 pub(crate) fn cargo(arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    step(&cargo, arguments, limit)
+    step(&cargo_program(), arguments, limit)
+}
+
+fn cargo_program() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
 }
 
 /// Whether a program can be started and succeeds. Its output is discarded.
@@ -215,6 +287,17 @@ mod tests {
         let _ = std::fs::remove_file(&told);
         assert!(ended.is_some_and(|status| status.code().is_none()), "by the guard: {ended:?}");
         until("its child is gone", || is_gone(&child));
+    }
+
+    #[test]
+    fn what_failed_tests_printed_is_repeated() {
+        let output = "test one ... FAILED\ntest two ... ok\n\nfailures:\n\n\
+                      ---- one stdout ----\nassertion failed\n\nfailures:\n    one\n\n\
+                      test result: FAILED. 1 passed; 1 failed\n\n\
+                      test three ... ok\n\ntest result: ok. 1 passed; 0 failed\n";
+        let expected = "failures:\n\n---- one stdout ----\nassertion failed\n\n\
+                        failures:\n    one\n\ntest result: FAILED. 1 passed; 1 failed";
+        assert_eq!(failures(output), expected);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! A client: sends what the workload draws, learns from the answers, and puts everything back.
 
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
-use windlass_proof::history::{Answer, JobId};
+use windlass_proof::history::{Answer, JobId, Operation, State};
 use windlass_proof::workload::{Mix, Workload};
 
-use crate::door::{Caller, Handlers};
+use crate::door::{Caller, Handlers, Reply};
 use crate::site::Site;
 
 /// Longest pause between two requests.
@@ -29,6 +30,8 @@ pub(crate) enum News {
 pub(crate) struct Client<'a> {
     site: &'a Site,
     caller: Caller<'a>,
+    /// Sends adds with a key at the same moment to another daemon.
+    twin: Caller<'a>,
     workload: Workload,
     tenants: Vec<String>,
     news: Receiver<News>,
@@ -46,6 +49,7 @@ impl<'a> Client<'a> {
         Ok(Client {
             site,
             caller: Caller::new(site, handlers, &format!("client-{number}"))?,
+            twin: Caller::new(site, handlers, &format!("twin-{number}"))?,
             workload: Workload::new(site.seed, number, mix.clone()),
             tenants: mix.tenants.clone(),
             news,
@@ -60,15 +64,21 @@ impl<'a> Client<'a> {
         while self.site.is_busy() {
             self.learn();
             let operation = waiting.take().unwrap_or_else(|| self.workload.next_operation());
-            let Some(reply) = self.caller.perform(&operation)? else {
+            let replies = match self.is_for_twins(&operation) {
+                true => self.perform_twice(&operation)?,
+                false => self.caller.perform(&operation)?.into_iter().collect(),
+            };
+            if replies.is_empty() {
                 waiting = Some(operation);
                 self.site.pause(DOWN_PAUSE);
                 continue;
-            };
-            self.workload.answered(&operation, &reply.answer);
+            }
+            for reply in replies {
+                self.workload.answered(&operation, &reply.answer);
+            }
             count += 1;
             if count % LOOK_EVERY == 0 {
-                self.look();
+                self.look()?;
             }
             let pause = Duration::from_millis(self.rng.u64(..=PAUSE_MS_MAX));
             self.site.pause_while(pause, || self.site.is_busy());
@@ -76,26 +86,52 @@ impl<'a> Client<'a> {
         self.close()
     }
 
+    fn is_for_twins(&mut self, operation: &Operation) -> bool {
+        let keyed = matches!(operation, Operation::Add(add) if add.idempotency_key.is_some());
+        keyed && self.site.daemon_count() > 1 && self.rng.bool()
+    }
+
+    /// Sends a request to two daemons at the same moment.
+    fn perform_twice(&mut self, operation: &Operation) -> Result<Vec<Reply>> {
+        let one = self.rng.usize(..self.site.daemon_count());
+        let other = (one + 1) % self.site.daemon_count();
+        let (caller, twin) = (&mut self.caller, &mut self.twin);
+        let (first, second) = thread::scope(|scope| {
+            let second = scope.spawn(|| twin.perform_at(other, operation));
+            (caller.perform_at(one, operation), second.join())
+        });
+        let second = second.map_err(|_| anyhow!("a twin panicked"))?;
+        Ok(first?.into_iter().chain(second?).collect())
+    }
+
     fn learn(&mut self) {
         for news in self.news.try_iter() {
             match news {
                 News::Held { tenant, job } => self.workload.held(&tenant, job),
-                News::Ended { tenant, job } => self.workload.ended(&tenant, job),
+                News::Ended { tenant, job } => drop(self.workload.ended(&tenant, job)),
             }
         }
     }
 
-    /// Learns which jobs have ended by a handler.
-    fn look(&mut self) {
+    /// Learns which jobs have ended by a handler, and writes it down.
+    fn look(&mut self) -> Result<()> {
         let tenant = self.tenants[self.rng.usize(..self.tenants.len())].clone();
-        let state = if self.rng.bool() { "finished" } else { "failed" };
-        let path = format!("/v1/{tenant}/jobs?state={state}&limit=100");
-        let Some(list) = self.caller.ask_json(&path) else { return };
+        let (name, state) = match self.rng.bool() {
+            true => ("finished", State::Finished),
+            false => ("failed", State::Failed),
+        };
+        let path = format!("/v1/{tenant}/jobs?state={name}&limit=100");
+        let asked_at = self.site.now_ns();
+        let Some(list) = self.caller.ask_json(&path) else { return Ok(()) };
         for job in list["jobs"].as_array().into_iter().flatten() {
-            if let Some(id) = job["id"].as_str().and_then(|id| id.parse().ok()) {
-                self.workload.ended(&tenant, JobId(id));
+            let Some(id) = job["id"].as_str().and_then(|id| id.parse().ok()).map(JobId) else {
+                continue;
+            };
+            if self.workload.ended(&tenant, id) {
+                self.caller.looked(asked_at, (&tenant, id), state)?;
             }
         }
+        Ok(())
     }
 
     fn close(&mut self) -> Result<()> {
@@ -110,7 +146,7 @@ impl<'a> Client<'a> {
 pub(crate) fn certainly(
     site: &Site,
     caller: &mut Caller<'_>,
-    operation: &windlass_proof::history::Operation,
+    operation: &Operation,
 ) -> Result<Value> {
     for _ in 0..CLOSING_ATTEMPTS_MAX {
         match caller.perform(operation)? {

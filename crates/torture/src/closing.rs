@@ -1,5 +1,6 @@
 //! The end of a run: waits until nothing is left to do, then lists everything.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +14,8 @@ use crate::site::Site;
 
 /// How long the rest may take when clients and faults have stopped.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(120);
+/// No Bedrock worker has a job for longer.
+const TAKEN_TIME_MAX: Duration = Duration::from_secs(8);
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
 /// Nothing is left if this many looks in a row found nothing.
 const LOOKS: u32 = 3;
@@ -28,6 +31,8 @@ pub(crate) struct Closing<'a> {
     handlers: &'a Handlers,
     caller: Caller<'a>,
     tenants: Vec<String>,
+    /// Jobs that Bedrock workers seem to have, with their attempt and since when.
+    taken: HashMap<JobId, (u64, u64)>,
 }
 
 impl<'a> Closing<'a> {
@@ -37,7 +42,7 @@ impl<'a> Closing<'a> {
         tenants: &[String],
     ) -> Result<Closing<'a>> {
         let caller = Caller::new(site, handlers, "closing")?;
-        Ok(Closing { site, handlers, caller, tenants: tenants.to_vec() })
+        Ok(Closing { site, handlers, caller, tenants: tenants.to_vec(), taken: HashMap::new() })
     }
 
     /// Waits until nothing can run any more. Returns what is left if that takes too long.
@@ -46,6 +51,7 @@ impl<'a> Closing<'a> {
         let mut quiet = 0;
         while quiet < LOOKS {
             self.cancel_repeats()?;
+            self.put_back()?;
             quiet = if self.left()? == 0 { quiet + 1 } else { 0 };
             if self.site.now_ns() > until {
                 return self.unfinished();
@@ -79,6 +85,30 @@ impl<'a> Closing<'a> {
                     certainly(self.site, &mut self.caller, &cancel)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Jobs that were handed out over Bedrock, but whose reply was lost with a daemon, run for
+    /// ever.
+    fn put_back(&mut self) -> Result<()> {
+        let now = self.site.now_ns();
+        let Some(tenant) = self.tenants.first().cloned() else { return Ok(()) };
+        let mut jobs = Vec::new();
+        for job in self.jobs(&tenant, "&state=running")? {
+            let (id, attempt) = (id(&job["id"])?, job["attempt"].as_u64().unwrap_or(0));
+            let of_bedrock = job["type"].as_str().is_some_and(|of| of.starts_with("bedrock"));
+            let known = self.taken.entry(id).or_insert((attempt, now));
+            if known.0 != attempt {
+                *known = (attempt, now);
+            }
+            if of_bedrock && now - known.1 > TAKEN_TIME_MAX.as_nanos() as u64 {
+                jobs.push(id);
+            }
+        }
+        if !jobs.is_empty() {
+            let requeue = Operation::RequeueJobs { tenant, jobs };
+            certainly(self.site, &mut self.caller, &requeue)?;
         }
         Ok(())
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
 use windlass_proof::history::{DaemonEvent, Event};
+use windlass_test_kit::http::Response;
 use windlass_test_kit::process::Program;
 
 use crate::door::connect;
@@ -16,13 +18,15 @@ use crate::site::{Site, Witness};
 
 /// The lease of a daemon. Short, so that takeovers are quick; long enough for a busy machine.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// The tenant whose jobs clients and workers of Bedrock see: the first one of every mix.
+const BEDROCK_TENANT: &str = "tenant-0";
 /// A daemon is ready after this, or something is wrong.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Settings beside the addresses and paths. The idle limit of connections is longer than the
 /// pauses of workers, so that only faults break connections.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 13] = [
     ("WINDLASS_LEASE_DURATION", "3s"),
     ("WINDLASS_LEASE_REAP_INTERVAL", "200ms"),
     ("WINDLASS_POLL_MIN", "20ms"),
@@ -31,6 +35,8 @@ const SETTINGS: [(&str, &str); 12] = [
     ("WINDLASS_RETRY_FACTOR", "1"),
     ("WINDLASS_RETRY_ATTEMPTS", "1000"),
     ("WINDLASS_STOP_GRACE", "2s"),
+    // Longer than all steps of the clock.
+    ("WINDLASS_JOB_RETENTION", "3650d"),
     ("WINDLASS_HTTP_HEADER_TIMEOUT", "5m"),
     ("WINDLASS_JOURNAL_SEGMENT_BYTES_MAX", "1048576"),
     ("WINDLASS_LOG_LEVEL", "warn"),
@@ -65,14 +71,19 @@ impl<'a> Daemon<'a> {
         command
             .arg("serve")
             .args(["--listen", &self.site.address(self.number).to_string()])
+            .args(["--bedrock", &self.site.bedrock(self.number).to_string()])
             .arg("--data-dir")
             .arg(self.site.data_dir())
             .current_dir(self.site.console_dir())
             .env("PATH", format!("{path}:/nonexistent/{}", self.name()))
-            .env("WINDLASS_ISOLATION_WRITE", self.site.history_dir())
-            .envs(SETTINGS);
-        let program = Program::spawn(&mut command, &self.site.console_dir());
-        self.guard = Some(Guard::of(program.pid())?);
+            .env("WINDLASS_BEDROCK_TENANT", BEDROCK_TENANT)
+            .env("WINDLASS_ISOLATION_WRITE", self.site.handler_dir())
+            .envs(SETTINGS)
+            .envs(self.site.clock_environment());
+        let consoles = self.site.console_dir().join(self.name());
+        std::fs::create_dir_all(&consoles)?;
+        let program = Program::spawn(&mut command, &consoles);
+        self.guard = Some(Guard::of_process(program.pid())?);
         self.program = Some(program);
         self.write(witness, DaemonEvent::Started)
     }
@@ -95,9 +106,17 @@ impl<'a> Daemon<'a> {
     }
 
     fn is_ready(&self) -> bool {
-        let connection = connect(self.site.address(self.number));
-        let answer = connection.and_then(|mut open| open.call("GET", "/readyz", &[], &[]).ok());
-        answer.is_some_and(|answer| answer.status == 200)
+        self.readiness().is_some_and(|answer| answer.status == 200)
+    }
+
+    /// What it says of its parts, each `ok` or a reason.
+    pub(crate) fn state(&self) -> Option<Value> {
+        serde_json::from_slice(&self.readiness()?.body).ok()
+    }
+
+    fn readiness(&self) -> Option<Response> {
+        let mut open = connect(self.site.address(self.number))?;
+        open.call("GET", "/readyz", &[], &[]).ok()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -108,8 +127,13 @@ impl<'a> Daemon<'a> {
 
     /// Sends a signal that ends it, and waits until it is gone.
     pub(crate) fn end(&mut self, signal: Signal, witness: &mut Witness<'_>) -> Result<ExitStatus> {
+        self.signal(signal);
+        self.until_ended(witness)
+    }
+
+    /// Waits until it is gone after a signal.
+    pub(crate) fn until_ended(&mut self, witness: &mut Witness<'_>) -> Result<ExitStatus> {
         let mut program = self.program.take().context("it was started")?;
-        program.signal(signal);
         let status = program.ended();
         self.guard = None;
         self.site.went_down(self.number);

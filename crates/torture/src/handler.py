@@ -11,6 +11,10 @@ def note(event):
     os.write(ctx.file, (line + "\n").encode())
 
 
+def origin(index):
+    return json.dumps({"origin": {"emit": {"of": job.id, "index": index}}})
+
+
 try:
     content = json.loads(payload)
 except ValueError:
@@ -27,13 +31,26 @@ began = {
 if content.get("origin"):
     began["origin"] = content["origin"]
 note({"began": began})
+if plan.get("progress"):
+    job.progress(50, "at work")
 time.sleep(plan.get("run_ms", 0) / 1000)
 emits = plan.get("emits", 0)
 for index in range(emits):
-    emit(job.type, json.dumps({"origin": {"emit": {"of": job.id, "index": index}}}))
+    emit(job.type, origin(index))
+children = 0 if job.children else plan.get("children", 0)
+for index in range(emits, emits + children):
+    emit(job.type, origin(index), {"parent": job.id})
 statuses = plan.get("statuses", [])
 status = statuses[min(job.attempt, len(statuses)) - 1] if statuses else 200
-ended = {"job": job.id, "context": ctx.context, "status": status, "emitted": emits}
-note({"ended": ended})
 result = {"origin": {"then": {"of": job.id}}, "by": "%s-%d" % (ctx.context, job.attempt)}
-return {"status": status, "data": json.dumps(result)}
+data = json.dumps(result)
+ended = {
+    "job": job.id,
+    "context": ctx.context,
+    "status": status,
+    "emitted": emits,
+    "children": children,
+    "data": data,
+}
+note({"ended": ended})
+return {"status": status, "data": data}

@@ -2,52 +2,82 @@
 
 use std::fs;
 use std::io::{BufRead, Cursor};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use windlass_proof::check::{Report, Terms, check};
 use windlass_proof::history::{FaultKind, Merge, Operation};
-use windlass_proof::workload::{Mix, Served, TypeMix};
+use windlass_proof::workload::{Mix, Served};
 
+use crate::backup::{self, Backups, Taken};
 use crate::client::{Client, certainly};
 use crate::closing::Closing;
-use crate::control::Control;
+use crate::contact;
 use crate::daemon::{Daemon, LEASE};
 use crate::door::{Caller, Handlers};
 use crate::fault::{Done, Injector};
+use crate::plant;
 use crate::site::Site;
 use crate::worker::Worker;
 
 const CLIENTS: u32 = 4;
-const WORKERS: u32 = 16;
+/// Sixteen that pull over HTTP, and six of Bedrock; with their numbers.
+pub(crate) const WORKERS: [(u32, Served); 22] = {
+    let mut workers = [(0, Served::Pull); 22];
+    let mut number = 0;
+    while number < 22 {
+        workers[number as usize].0 = number;
+        if number >= 16 {
+            workers[number as usize].1 = Served::Bedrock;
+        }
+        number += 1;
+    }
+    workers
+};
 /// Longest time between a daemon's claim of a small batch and the begin of its last run, without
 /// faults.
-const CLAIM_AHEAD: Duration = Duration::from_secs(10);
+const CLAIM_AHEAD: Duration = Duration::from_secs(15);
+/// Pause before another attempt, with the jitter of the daemons' setting.
+const RETRY_PAUSE: Duration = Duration::from_millis(180);
+/// Jobs of other types that the same consumers may start while a type waits. Types are drawn at
+/// random, and taken in batches, so it is many draws.
+const PASSED_OVER_MAX: u64 = 300;
+/// Repeating jobs have intervals of at most two seconds; the rest is for a busy machine.
+const ROUND_MAX: Duration = Duration::from_secs(20);
+/// Violations of one rule that are shown.
+const VIOLATIONS_MAX: usize = 60;
 /// The handler. It knows where its history is, and when the run began.
 const HANDLER: &str = include_str!("handler.py");
 
-pub(crate) struct Settings<'a> {
+#[derive(Clone)]
+pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) busy: Duration,
-    pub(crate) kinds: &'a [FaultKind],
+    pub(crate) kinds: Vec<FaultKind>,
     pub(crate) daemons: u32,
     pub(crate) swarm: bool,
-    /// Lose data on purpose.
+    /// Check an earlier backup as if it were the last one.
     pub(crate) control: bool,
-    pub(crate) dir: &'a Path,
-    pub(crate) binary: &'a Path,
+    /// Take backups.
+    pub(crate) backup: bool,
+    pub(crate) binary: PathBuf,
 }
 
 pub(crate) struct Verdict {
     pub(crate) report: Report,
+    /// Of each backup, when it had been restored and had run to its end.
+    pub(crate) backups: Vec<Report>,
     pub(crate) faults: Done,
     pub(crate) finishes: u64,
     pub(crate) unknown: u64,
-    /// What is left to do although the run should be drained.
+    /// How often a daemon lost contact with the store, by a fault or on a busy machine.
+    pub(crate) lost_contacts: u64,
+    /// What is left to do although the run should be drained, and what went wrong when a backup
+    /// was restored.
     pub(crate) left: Vec<String>,
     /// Panics in the output of daemons.
     pub(crate) panics: Vec<String>,
@@ -55,46 +85,74 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     pub(crate) fn is_clean(&self) -> bool {
-        let quiet = self.faults.problems.is_empty() && self.left.is_empty();
-        quiet && self.panics.is_empty() && self.report.is_clean()
+        let reports = self.backups.iter().all(Report::is_clean) && self.report.is_clean();
+        reports && self.problems().next().is_none()
+    }
+
+    /// Whether one of these rules is broken, by the run or, of a control of backups, by what was
+    /// restored. A control that breaks or upsets something else is not found.
+    pub(crate) fn breaks(&self, rules: &[&str], of_backups: bool) -> bool {
+        let run = [&self.report];
+        let reports = if of_backups { self.backups.iter().collect() } else { run.to_vec() };
+        let mut totals = reports.into_iter().flat_map(|report| &report.totals);
+        totals.any(|(rule, _)| rules.contains(rule))
+    }
+
+    /// What is wrong beside the history.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = &String> {
+        self.faults.problems.iter().chain(&self.left).chain(&self.panics)
     }
 }
 
-pub(crate) fn run(settings: &Settings<'_>) -> Result<Verdict> {
-    let site = Site::new(settings.seed, settings.dir, settings.daemons)?;
+pub(crate) fn run(settings: &Settings, dir: &Path) -> Result<Verdict> {
+    let site = Site::new(settings.seed, dir, settings.daemons, &settings.kinds)?;
+    let (disk, clock) = (site.disk(&settings.kinds)?, site.clock()?);
     let mix = mix(settings);
     let history_dir = site.history_dir();
     let source = HANDLER
         .replace("HISTORY_DIR", history_dir.to_str().context("the path is not UTF-8")?)
         .replace("ORIGIN_NS", &site.origin_ns().to_string());
     let handlers = Handlers { source };
+    plant::bad_journals(&site.data_dir())?;
     let daemons = 0..site.daemon_count();
-    let daemons = daemons.map(|number| Daemon::new(&site, number, settings.binary));
-    let control = settings.control.then(|| Control::new(&site.data_dir()));
-    let mut injector = Injector::new(&site, daemons.collect(), control)?;
+    let daemons = daemons.map(|number| Daemon::new(&site, number, &settings.binary));
+    let mut injector = Injector::new(&site, daemons.collect(), disk, clock)?;
     set_up(&site, &handlers, &mix)?;
     let played = play(&site, &handlers, &mix, settings, &mut injector);
     site.end();
-    let left = played?;
-    let faults = injector.close()?;
+    let (mut left, taken) = played?;
+    let mut faults = injector.close()?;
+    faults.problems.extend(site.take_problems());
     let panics = panics(&site)?;
+    let lost_contacts = contact::note(&site, &faults.clock)?;
     let report = judge(&site.history_dir(), settings.daemons, left.is_empty())?;
+    let mut backups = Vec::new();
+    for pair in pairs(&taken, settings.control) {
+        let (report, problems) = backup::judge(&site, &handlers, &mix, &settings.binary, pair)?;
+        backups.push(report);
+        left.extend(problems);
+    }
     let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
     let (finishes, unknown) = (count(&site.tally.finishes), count(&site.tally.unknown));
-    Ok(Verdict { report, faults, finishes, unknown, left, panics })
+    Ok(Verdict { report, backups, faults, finishes, unknown, lost_contacts, left, panics })
 }
 
-/// The mix of the seed, with the types that can be served here.
-fn mix(settings: &Settings<'_>) -> Mix {
+/// Which backups are restored, and against which they are checked: as a control, the first one
+/// against the last.
+fn pairs(taken: &[Taken], control: bool) -> Vec<(&Taken, &Taken)> {
+    match (control, taken.first().zip(taken.last())) {
+        (true, Some(ends)) => vec![ends],
+        _ => taken.iter().map(|taken| (taken, taken)).collect(),
+    }
+}
+
+/// The mix of the seed, as far as it can be served here: Bedrock's door has one tenant.
+fn mix(settings: &Settings) -> Mix {
     let mut mix = match settings.swarm {
         true => Mix::swarm(settings.seed),
         false => Mix::everything(),
     };
-    mix.types.retain(|of| of.served != Served::Bedrock);
-    if mix.types.is_empty() {
-        let of = |name: &str, served| TypeMix { name: name.into(), served };
-        mix.types = vec![of("run-0", Served::Handler), of("pull-1", Served::Pull)];
-    }
+    mix.bedrock_tenants = 1;
     mix.count_max = mix.count_max.min(10);
     mix
 }
@@ -114,28 +172,32 @@ fn set_up(site: &Site, handlers: &Handlers, mix: &Mix) -> Result<()> {
     Ok(())
 }
 
-/// Everything until the final listing. Returns what could not be drained.
+/// Everything until the final listing. Returns what could not be drained, and the backups.
 fn play<'a>(
     site: &'a Site,
     handlers: &'a Handlers,
     mix: &Mix,
-    settings: &Settings<'_>,
+    settings: &Settings,
     injector: &mut Injector<'a>,
-) -> Result<Vec<String>> {
+) -> Result<(Vec<String>, Vec<Taken>)> {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..CLIENTS).map(|_| channel()).unzip();
     let mut workers = Vec::new();
-    for number in 0..WORKERS {
-        workers.extend(Worker::new(site, handlers, number, mix, &senders)?);
+    for numbered in WORKERS {
+        workers.extend(Worker::new(site, handlers, numbered, mix, &senders)?);
     }
     let mut clients = Vec::new();
     for (number, news) in (0..).zip(receivers) {
         clients.push(Client::new(site, handlers, number, mix, news)?);
     }
     let mut closing = Closing::new(site, handlers, &mix.tenants)?;
-    let plan = Injector::plan(site, settings.kinds, settings.busy);
+    let backups =
+        settings.backup.then(|| Backups::new(site, handlers, &mix.tenants, &settings.binary));
+    let backups = backups.transpose()?;
+    let plan = Injector::plan(site, &settings.kinds, settings.busy);
     thread::scope(|scope| {
         let workers: Vec<_> = workers.into_iter().map(|it| scope.spawn(|| it.run())).collect();
         let clients: Vec<_> = clients.into_iter().map(|it| scope.spawn(|| it.run())).collect();
+        let backups = backups.map(|it| scope.spawn(|| it.run(settings.busy)));
         let end = || {
             injector.run(&plan, settings.busy)?;
             site.drain();
@@ -149,11 +211,13 @@ fn play<'a>(
         joined(workers)?;
         let left = left?;
         closing.list()?;
-        Ok(left)
+        let taken = backups.map(|thread| thread.join()).transpose();
+        let taken = taken.map_err(|_| anyhow!("a thread panicked"))?.transpose()?;
+        Ok((left, taken.unwrap_or_default()))
     })
 }
 
-fn joined(threads: Vec<ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
+pub(crate) fn joined(threads: Vec<ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
     threads.into_iter().try_for_each(|thread| match thread.join() {
         Ok(done) => done,
         Err(_) => bail!("a thread panicked"),
@@ -174,18 +238,22 @@ pub(crate) fn judge(history_dir: &Path, daemons: u32, drained: bool) -> Result<R
         lease_ns: LEASE.as_nanos() as u64,
         claim_ahead_ns: CLAIM_AHEAD.as_nanos() as u64,
         rate_daemons: daemons,
+        retry_pause_ns: Some(RETRY_PAUSE.as_nanos() as u64),
+        round_max_ns: Some(ROUND_MAX.as_nanos() as u64),
+        passed_over_max: Some(PASSED_OVER_MAX),
+        violations_max: VIOLATIONS_MAX,
         drained,
         ..Terms::default()
     };
     Ok(check(&mut Merge::new(files)?, &terms)?)
 }
 
-fn panics(site: &Site) -> Result<Vec<String>> {
+pub(crate) fn panics(site: &Site) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(site.console_dir())? {
-        let text = fs::read(entry?.path()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        found.extend(text.lines().filter(|line| line.contains("panicked")).map(str::to_owned));
+    for number in 0..site.daemon_count() {
+        for text in site.consoles(number)? {
+            found.extend(text.lines().filter(|line| line.contains("panicked")).map(str::to_owned));
+        }
     }
     Ok(found)
 }

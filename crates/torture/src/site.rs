@@ -4,13 +4,20 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
-use windlass_proof::history::{Event, Recorder};
+use windlass_proof::history::{Event, FaultKind, Recorder};
 use windlass_test_kit::port::free_port;
 
+use crate::clock::{self, Clock};
+use crate::daemon::LEASE;
+use crate::disk::{self, Disk};
+
+/// Problems that are kept; more of them say no more.
+const PROBLEMS_MAX: usize = 20;
 /// How long a pause lasts at most before the phase is looked at again.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -23,10 +30,21 @@ const OVER: u8 = 2;
 pub(crate) struct Site {
     pub(crate) seed: u64,
     dir: PathBuf,
+    /// Where handlers write their histories.
+    handler_dir: PathBuf,
+    /// The data directory is on a disk of its own.
+    own_disk: bool,
+    /// The daemons' clock can be set.
+    own_clock: bool,
     origin_ns: u64,
     daemons: Vec<Place>,
     phase: AtomicU8,
     ops: AtomicU64,
+    /// Faults that are under way.
+    faults: AtomicU64,
+    /// When the last one ended; 0 if none has.
+    fault_ended_ns: AtomicU64,
+    problems: Mutex<Vec<String>>,
     pub(crate) tally: Tally,
 }
 
@@ -34,6 +52,8 @@ pub(crate) struct Site {
 struct Place {
     name: String,
     address: SocketAddr,
+    /// Of the Bedrock door.
+    bedrock: SocketAddr,
     boots: AtomicU64,
 }
 
@@ -45,26 +65,57 @@ pub(crate) struct Tally {
 }
 
 impl Site {
-    pub(crate) fn new(seed: u64, dir: &Path, daemons: u32) -> Result<Site> {
+    pub(crate) fn new(seed: u64, dir: &Path, daemons: u32, kinds: &[FaultKind]) -> Result<Site> {
         let place = |number| Place {
             name: format!("daemon-{number}"),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
+            bedrock: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
             boots: AtomicU64::new(0),
         };
         let site = Site {
             seed,
             dir: dir.to_owned(),
+            handler_dir: dir.join("history"),
+            own_disk: kinds.iter().any(disk::is_needed),
+            own_clock: kinds.iter().any(|kind| matches!(kind, FaultKind::ClockStep { .. })),
             origin_ns: monotonic_ns(),
             daemons: (0..daemons).map(place).collect(),
             phase: AtomicU8::new(BUSY),
             ops: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            fault_ended_ns: AtomicU64::new(0),
+            problems: Mutex::default(),
             tally: Tally::default(),
         };
-        for folder in [site.history_dir(), site.console_dir()] {
+        site.create_folders()?;
+        Ok(site)
+    }
+
+    /// A site with one daemon below the directory of this one, with the same clock and handlers.
+    pub(crate) fn beside(&self, name: &str) -> Result<Site> {
+        let mut site = Site::new(self.seed, &self.dir.join(name), 1, &[])?;
+        site.handler_dir.clone_from(&self.handler_dir);
+        site.origin_ns = self.origin_ns;
+        site.daemons[0].name = name.to_owned();
+        site.ops = AtomicU64::new(self.ops.load(Ordering::Relaxed));
+        site.drain();
+        Ok(site)
+    }
+
+    fn create_folders(&self) -> Result<()> {
+        for folder in [self.history_dir(), self.console_dir()] {
             fs::create_dir_all(&folder)
                 .with_context(|| format!("cannot create {}", folder.display()))?;
         }
-        Ok(site)
+        Ok(())
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn handler_dir(&self) -> &Path {
+        &self.handler_dir
     }
 
     /// The files of all witnesses. Handlers may write here.
@@ -76,8 +127,37 @@ impl Site {
         self.dir.join("consoles")
     }
 
+    /// What each process of a daemon has printed.
+    pub(crate) fn consoles(&self, number: usize) -> Result<Vec<String>> {
+        let mut texts = Vec::new();
+        for entry in fs::read_dir(self.console_dir().join(self.daemon_name(number)))? {
+            let text = fs::read(entry?.path()).unwrap_or_default();
+            texts.push(String::from_utf8_lossy(&text).into_owned());
+        }
+        Ok(texts)
+    }
+
     pub(crate) fn data_dir(&self) -> PathBuf {
-        self.dir.join("data")
+        let parent = if self.own_disk { self.disk_dir() } else { self.dir.clone() };
+        parent.join("data")
+    }
+
+    pub(crate) fn disk(&self, kinds: &[FaultKind]) -> Result<Option<Disk>> {
+        self.own_disk.then(|| Disk::new(&self.disk_dir(), kinds)).transpose()
+    }
+
+    pub(crate) fn clock(&self) -> Result<Option<Clock>> {
+        self.own_clock.then(|| Clock::new(&self.dir)).transpose()
+    }
+
+    /// What daemons need to see the clock of the run.
+    pub(crate) fn clock_environment(&self) -> Vec<(&'static str, PathBuf)> {
+        if self.own_clock { clock::environment(&self.dir).to_vec() } else { Vec::new() }
+    }
+
+    /// Where the disk of the data directory is mounted, if it has its own.
+    fn disk_dir(&self) -> PathBuf {
+        self.dir.join("disk")
     }
 
     /// When the run began, by the clock that handlers can read too.
@@ -101,6 +181,10 @@ impl Site {
         self.daemons[number].address
     }
 
+    pub(crate) fn bedrock(&self, number: usize) -> SocketAddr {
+        self.daemons[number].bedrock
+    }
+
     /// Grows when a daemon goes down: connections to an earlier process are dead.
     pub(crate) fn boots(&self, number: usize) -> u64 {
         self.daemons[number].boots.load(Ordering::Acquire)
@@ -113,6 +197,34 @@ impl Site {
     /// A number for a request, unique in the run.
     pub(crate) fn next_op(&self) -> u64 {
         self.ops.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn fault_began(&self) {
+        self.faults.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn fault_ended(&self) {
+        self.fault_ended_ns.fetch_max(self.now_ns(), Ordering::AcqRel);
+        self.faults.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether a fault is under way, or one ended after this time or less than a lease before it.
+    pub(crate) fn had_fault_since(&self, at_ns: u64) -> bool {
+        let ended_ns = self.fault_ended_ns.load(Ordering::Acquire);
+        let reach_ns = ended_ns.saturating_add(LEASE.as_nanos() as u64);
+        self.faults.load(Ordering::Acquire) > 0 || (ended_ns > 0 && reach_ns >= at_ns)
+    }
+
+    /// Notes what no fault explains, and the history does not show.
+    pub(crate) fn problem(&self, what: String) {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < PROBLEMS_MAX {
+            problems.push(what);
+        }
+    }
+
+    pub(crate) fn take_problems(&self) -> Vec<String> {
+        std::mem::take(&mut self.problems.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -165,7 +277,12 @@ pub(crate) struct Witness<'a> {
 
 impl Witness<'_> {
     pub(crate) fn record(&mut self, event: &Event) -> Result<()> {
-        self.recorder.record(self.site.now_ns(), event).context("cannot write the history")
+        self.record_at(self.site.now_ns(), event)
+    }
+
+    /// Writes down what happened a little earlier.
+    pub(crate) fn record_at(&mut self, at_ns: u64, event: &Event) -> Result<()> {
+        self.recorder.record(at_ns, event).context("cannot write the history")
     }
 }
 

@@ -1,4 +1,4 @@
-//! A pull worker: claims jobs and does with them what the workload says.
+//! A worker that pulls over HTTP, or gets jobs over Bedrock: does with them what the workload says.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -17,6 +17,8 @@ use crate::site::Site;
 const LEASE_NS_MIN: u64 = 1_000_000_000;
 /// How much later a lease has certainly run out.
 const LEASE_OVER: Duration = Duration::from_millis(50);
+/// A job of Bedrock with `retryAfter` is certainly handed out again so much later.
+const LENT_MORE_NS: u64 = 1_000_000_000;
 const DOWN_PAUSE: Duration = Duration::from_millis(50);
 /// Attempts to reach a daemon with one report.
 const REPORT_ATTEMPTS_MAX: u32 = 40;
@@ -30,15 +32,15 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// `None` if no type is served by pulling.
+    /// `None` if no type is served in this way.
     pub(crate) fn new(
         site: &'a Site,
         handlers: &'a Handlers,
-        number: u32,
+        (number, served): (u32, Served),
         mix: &Mix,
         news: &[Sender<News>],
     ) -> Result<Option<Worker<'a>>> {
-        let Some(choices) = Choices::new(site.seed, number, Served::Pull, mix) else {
+        let Some(choices) = Choices::new(site.seed, number, served, mix) else {
             return Ok(None);
         };
         let caller = Caller::new(site, handlers, &format!("worker-{number}"))?;
@@ -60,7 +62,11 @@ impl<'a> Worker<'a> {
     }
 
     fn claimed(&mut self, claim: &Operation, reply: &Reply) -> Result<()> {
-        let Operation::Claim { tenant, lease_ns, .. } = claim else { return Ok(()) };
+        let (tenant, lease_ns) = match claim {
+            Operation::Claim { tenant, lease_ns, .. } => (tenant, *lease_ns),
+            Operation::GetJob { tenant, .. } | Operation::GetJobs { tenant, .. } => (tenant, 0),
+            _ => return Ok(()),
+        };
         let Answer::Done(Outcome::Jobs(jobs)) = &reply.answer else {
             self.site.pause(DOWN_PAUSE);
             return Ok(());
@@ -69,7 +75,8 @@ impl<'a> Worker<'a> {
         for (job, body) in jobs.iter().zip(bodies) {
             self.tell(News::Held { tenant: tenant.clone(), job: job.job });
             let plan = self.plan(body);
-            self.work(tenant, job, &plan, *lease_ns)?;
+            let lent_ns = job.lease_ns.map(|lease| lease + LENT_MORE_NS);
+            self.work(tenant, job, &plan, lent_ns.unwrap_or(lease_ns))?;
         }
         Ok(())
     }
@@ -105,13 +112,35 @@ impl<'a> Worker<'a> {
                 self.site.pause(DOWN_PAUSE);
                 continue;
             };
-            if let (Operation::Finish { tenant, job, status, .. }, Answer::Done(_)) =
-                (report, reply.answer)
-            {
-                self.site.tally.finishes.fetch_add(1, Ordering::Relaxed);
-                if matches!(status / 100, 2 | 4) {
+            match (report, reply.answer) {
+                (Operation::Finish { tenant, job, status, .. }, Answer::Done(_)) => {
+                    self.site.tally.finishes.fetch_add(1, Ordering::Relaxed);
+                    if matches!(status / 100, 2 | 4) {
+                        self.tell(News::Ended { tenant: tenant.clone(), job: *job });
+                    }
+                }
+                (Operation::FinishJob { tenant, job, .. }, Answer::Done(_)) => {
+                    self.site.tally.finishes.fetch_add(1, Ordering::Relaxed);
                     self.tell(News::Ended { tenant: tenant.clone(), job: *job });
                 }
+                // Bedrock's leases do not end by themselves, so it asks until it knows.
+                (
+                    Operation::FinishJob { .. }
+                    | Operation::RetryJob { .. }
+                    | Operation::FailJob { .. },
+                    Answer::Unknown { .. },
+                ) => continue,
+                // Bedrock does not let it finish: one of its children has failed, or its parent is
+                // not paused. Its lease never expires, so the worker fails it instead.
+                (
+                    Operation::FinishJob { tenant, job, .. }
+                    | Operation::RetryJob { tenant, job, .. },
+                    Answer::Refused { status: 405 },
+                ) => {
+                    let (tenant, job) = (tenant.clone(), *job);
+                    return self.report(&Operation::FailJob { tenant, job });
+                }
+                _ => {}
             }
             return Ok(());
         }

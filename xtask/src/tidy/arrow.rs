@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the workspace crates that its code may use (its tests may use more).
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("crates/core", &[]),
     ("crates/bedrock-rules", &["windlass-core"]),
     ("crates/store-test", &["windlass-core"]),
@@ -21,6 +21,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ),
     ("crates/door-jobd", &["windlass-core", "windlass-net", "windlass-program"]),
     ("crates/door-disbatch", &["windlass-core", "windlass-net", "windlass-program"]),
+    ("crates/faulty-disk", &[]),
     ("crates/test-kit", &[]),
     ("crates/test-servers", &["windlass-test-kit"]),
     (
@@ -52,7 +53,21 @@ const ARROWS: [(&str, &[&str]); 21] = [
         ],
     ),
     ("crates/torture", &["windlass-proof", "windlass-test-kit"]),
-    ("fuzz", &["windlass-door-bedrock"]),
+    ("crates/sim", &["windlass-core", "windlass-engine", "windlass-journal", "windlass-proof"]),
+    (
+        "fuzz",
+        &[
+            "windlass-bedrock-rules",
+            "windlass-core",
+            "windlass-door-bedrock",
+            "windlass-door-disbatch",
+            "windlass-door-http",
+            "windlass-door-jobd",
+            "windlass-journal",
+            "windlass-runner",
+            "windlass-store-sqlite",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

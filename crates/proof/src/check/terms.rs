@@ -21,10 +21,20 @@ pub struct Terms {
     pub key_ttl_ns: u64,
     /// How long ended jobs are kept; `None`: longer than any run.
     pub retention_ns: Option<u64>,
+    /// How long jobs are kept that entered as cancelled, because another add had their key.
+    pub repeated_retention_ns: u64,
     /// Daemons that count the rate of a type on their own: 1 if they count together.
     pub rate_daemons: u32,
+    /// The shortest pause before another attempt of a job that asked for one; `None` switches this
+    /// part of the rule off.
+    pub retry_pause_ns: Option<u64>,
+    /// The longest time from the end of a round of a repeating job to the next one, with enough
+    /// consumers; `None` switches the rule off.
+    pub round_max_ns: Option<u64>,
     /// Larger payloads take another way into the store, and are not compared in the rule of order.
     pub order_payload_bytes_max: u64,
+    /// The longest time that the start of a context takes.
+    pub context_start_ns: u64,
     /// How many jobs of other types the same consumers may start while a type waits; `None`
     /// switches the rule of fairness off.
     pub passed_over_max: Option<u64>,
@@ -45,8 +55,12 @@ impl Default for Terms {
             attempt_timeout_ns: 120 * SECOND_NS,
             key_ttl_ns: 24 * 3600 * SECOND_NS,
             retention_ns: None,
+            repeated_retention_ns: 4 * 24 * 3600 * SECOND_NS,
             rate_daemons: 1,
+            retry_pause_ns: None,
+            round_max_ns: None,
             order_payload_bytes_max: 64 * 1024,
+            context_start_ns: 10 * SECOND_NS,
             passed_over_max: None,
             drained: false,
             violations_max: 20,

@@ -103,6 +103,8 @@ impl Ledger {
             How::BedrockFinish => "FinishJob".into(),
             How::BedrockRetry => "RetryJob".into(),
             How::BedrockFail => "FailJob".into(),
+            How::BedrockCancel => "CancelJob".into(),
+            How::Looked(state) => format!("a look ({state:?})"),
         };
         let token = end.token.map_or(String::new(), |token| format!(", token {token}"));
         let answer = if end.span.done.is_some() { "was acknowledged" } else { "is unknown" };

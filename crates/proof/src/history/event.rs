@@ -100,6 +100,9 @@ pub struct Claimed {
     /// `None`: until it is reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ns: Option<u64>,
+    /// It runs again because its children have ended.
+    #[serde(default)]
+    pub resumed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
@@ -131,6 +134,12 @@ pub struct Ended {
     /// Jobs that it emitted.
     #[serde(default)]
     pub emitted: u32,
+    /// Jobs that it emitted below its own job.
+    #[serde(default)]
+    pub children: u32,
+    /// Its result data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -25,9 +25,11 @@ pub enum FaultKind {
     ClockStep {
         by_ms: i64,
     },
-    /// The last record of a journal was cut in the middle while its daemon was down.
+    /// A journal got bytes behind its last record, as of a write that was not completed, while its
+    /// daemon was down. No record is gone.
     TornTail,
-    /// Bytes in the middle of a journal were changed while its daemon was down.
+    /// A bit in the middle of a journal was changed while its daemon was down, and changed back
+    /// when that had been noticed. No record is gone.
     DamagedJournal,
     /// The store does not answer.
     StoreHang,

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::event::State;
 use super::id::{JobId, Token};
 
 /// Status of an attempt that went well, where a plan names none.
@@ -83,10 +84,34 @@ pub enum Operation {
         job: JobId,
         token: Token,
     },
+    Progress {
+        tenant: String,
+        job: JobId,
+        token: Token,
+        percent: u8,
+    },
+    /// A client looks at a job, and sees that it has ended.
+    Look {
+        tenant: String,
+        job: JobId,
+        state: State,
+    },
     /// A Bedrock worker asks for a job.
     GetJob {
         tenant: String,
         types: Vec<String>,
+    },
+    /// A Bedrock worker asks for several jobs.
+    GetJobs {
+        tenant: String,
+        types: Vec<String>,
+        limit: u32,
+    },
+    /// New data of a job, which keeps its origin.
+    UpdateJob {
+        tenant: String,
+        job: JobId,
+        data: String,
     },
     FinishJob {
         tenant: String,
@@ -96,10 +121,25 @@ pub enum Operation {
     RetryJob {
         tenant: String,
         job: JobId,
+        data: Option<String>,
     },
     FailJob {
         tenant: String,
         job: JobId,
+    },
+    /// Also acknowledged if the job is in a state that cannot be cancelled.
+    CancelJob {
+        tenant: String,
+        job: JobId,
+    },
+    DeleteJob {
+        tenant: String,
+        job: JobId,
+    },
+    /// Also acknowledged for jobs that do not exist.
+    RequeueJobs {
+        tenant: String,
+        jobs: Vec<JobId>,
     },
     /// A request with one thing wrong in it, which must be refused.
     Invalid {
@@ -123,6 +163,9 @@ pub struct Add {
     pub mark: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// By `CreateJob` or `CreateJobs`, and not over HTTP.
+    #[serde(default)]
+    pub bedrock: bool,
     #[serde(default)]
     pub form: Form,
 }
@@ -136,6 +179,12 @@ pub struct Form {
     pub priority: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<u64>,
+    /// It fails if it has not ended after this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_ns: Option<u64>,
+    /// Of Bedrock: handed out again if it is not reported for this long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,7 +205,23 @@ pub struct Plan {
     pub statuses: Vec<u16>,
     /// Jobs that a handler emits in each attempt.
     pub emits: u32,
+    /// Jobs that the first attempt adds below its own job.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub children: u32,
+    /// Whether each attempt reports its progress.
+    #[serde(skip_serializing_if = "is_false")]
+    pub progress: bool,
     pub run_ms: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl Plan {

@@ -92,15 +92,17 @@ fn every_event_is_read_as_it_was_written() {
         payload_bytes: 3,
         priority: Some(7),
         delay_ns: Some(9),
+        expires_ns: Some(10),
+        retry_after_ns: Some(11),
         unique: Some("u".into()),
         parent: Some(JobId(u64::MAX >> 1)),
         then: Some("next".into()),
         repeat: Some("cron: 0 4 * * *".into()),
-        plan: Plan { statuses: vec![500, 200], emits: 2, run_ms: 5 },
+        plan: Plan { statuses: vec![500, 200], emits: 2, children: 1, progress: true, run_ms: 5 },
     };
     let (tenant, type_name) = ("a".to_owned(), "t".to_owned());
     let idempotency_key = Some("k".into());
-    let add = Add { tenant, type_name, count: 2, mark: 9, idempotency_key, form };
+    let add = Add { tenant, type_name, count: 2, mark: 9, idempotency_key, bedrock: true, form };
     let what = Operation::Add(Box::new(add));
     let events = [
         Event::Sent { op: 1, who: "c".into(), via: Some("d".into()), what },
@@ -132,6 +134,7 @@ fn every_event_is_read_as_it_was_written() {
 fn a_handler_can_write_its_lines_by_hand() {
     let line = r#"{"at":5,"event":{"ended":{"job":"7","context":"d1/9","status":200}}}"#;
     let mut source = Source::new("x", 0, Cursor::new(format!("{line}\n")));
-    let ended = Ended { job: JobId(7), context: "d1/9".into(), status: 200, emitted: 0 };
+    let (job, context) = (JobId(7), "d1/9".into());
+    let ended = Ended { job, context, status: 200, emitted: 0, children: 0, data: None };
     assert_eq!(source.next_record().unwrap().unwrap().event, Event::Ended(ended));
 }

@@ -1,6 +1,6 @@
 //! What the ledger has about one job, one add, one type.
 
-use crate::history::{FaultKind, JobId, Origin, Record, Seen, Target, Token};
+use crate::history::{FaultKind, JobId, Origin, Record, Seen, State, Target, Token};
 
 use super::name::Name;
 
@@ -61,6 +61,8 @@ pub(crate) struct Account {
     pub(crate) ends: Vec<End>,
     /// Result data of finishes that were refused.
     pub(crate) refused: Vec<(Moment, Box<str>)>,
+    /// Renewals and reports of progress that were acknowledged, with their tokens.
+    pub(crate) touches: Vec<(Token, Span)>,
     pub(crate) reruns: Vec<Span>,
     pub(crate) deletes: Vec<Span>,
     /// An add that was not refused named it as parent.
@@ -81,6 +83,7 @@ impl Account {
             holds: Vec::new(),
             ends: Vec::new(),
             refused: Vec::new(),
+            touches: Vec::new(),
             reruns: Vec::new(),
             deletes: Vec::new(),
             is_parent: false,
@@ -140,6 +143,8 @@ pub(crate) struct Hold {
     pub(crate) ended: Option<Moment>,
     pub(crate) status: Option<u16>,
     pub(crate) emitted: u32,
+    /// Result data of a handler.
+    pub(crate) data: Option<Box<str>>,
 }
 
 /// A report or a cancel that was not refused.
@@ -161,6 +166,10 @@ pub(crate) enum How {
     BedrockFinish,
     BedrockRetry,
     BedrockFail,
+    /// May have had no effect.
+    BedrockCancel,
+    /// Not an end by itself: a client saw the job in this state, in which it had ended.
+    Looked(State),
 }
 
 impl How {
@@ -168,9 +177,13 @@ impl How {
     pub(crate) fn is_final(self) -> bool {
         match self {
             How::Finish(status) => ends_job(status),
-            How::Release | How::BedrockRetry => false,
-            How::Cancel | How::BedrockFinish | How::BedrockFail => true,
+            How::Release | How::BedrockRetry | How::BedrockCancel => false,
+            How::Cancel | How::BedrockFinish | How::BedrockFail | How::Looked(_) => true,
         }
+    }
+
+    pub(crate) fn is_of_bedrock(self) -> bool {
+        matches!(self, How::BedrockFinish | How::BedrockRetry | How::BedrockFail)
     }
 }
 
@@ -193,7 +206,8 @@ pub(crate) struct AddAccount {
     pub(crate) ids: Vec<JobId>,
     pub(crate) payload_bytes: u64,
     pub(crate) priority: Option<u16>,
-    pub(crate) delayed: bool,
+    pub(crate) delay_ns: u64,
+    pub(crate) expires_ns: Option<u64>,
     pub(crate) unique: Option<Name>,
     pub(crate) parent: Option<JobId>,
     pub(crate) follows: bool,
@@ -204,7 +218,7 @@ impl AddAccount {
     /// Runs once, as soon as possible, and is decided by the journal alone.
     pub(crate) fn is_plain(&self) -> bool {
         let alone = self.unique.is_none() && self.parent.is_none() && self.key.is_none();
-        alone && !self.delayed && !self.repeats
+        alone && self.delay_ns == 0 && self.expires_ns.is_none() && !self.repeats
     }
 }
 

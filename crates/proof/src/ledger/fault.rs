@@ -17,8 +17,14 @@ pub(crate) struct Faults {
     holders: HashMap<Name, Intervals>,
     /// Every fault, whatever its target.
     any: Intervals,
+    /// Those after which commits may be gone that were not synced.
+    undoing: Intervals,
     /// When the clock was set, and by how many nanoseconds, in either direction.
     clock_steps: Vec<(u64, u64)>,
+    /// When the store forgot what it had not synced, while daemons lived on.
+    forgets: Intervals,
+    /// When daemons may have had no answer from the store; `None` stands for all of them.
+    cut_off: HashMap<Option<Name>, Intervals>,
 }
 
 impl Faults {
@@ -32,24 +38,41 @@ impl Faults {
             let from = fault.began.at;
             let to = fault.ended.map_or(u64::MAX, |ended| ended.at.saturating_add(lease_ns));
             index.any.add(from, to);
-            match &fault.target {
-                Target::All => index.all.add(from, to),
+            if undoes(fault.kind) {
+                index.undoing.add(from, to);
+            }
+            let ended = fault.ended.map_or(u64::MAX, |ended| ended.at);
+            let whose = match &fault.target {
+                Target::All => {
+                    index.all.add(from, to);
+                    Some(None)
+                }
                 Target::Daemon(name) => {
-                    index.daemons.entry(names.of(name)).or_default().add(from, to);
+                    let name = names.of(name);
+                    index.daemons.entry(name).or_default().add(from, to);
+                    Some(Some(name))
                 }
                 Target::Holder(name) => {
                     index.holders.entry(names.of(name)).or_default().add(from, to);
+                    None
                 }
+            };
+            if let Some(whose) = whose.filter(|_| cuts_off(fault.kind)) {
+                index.cut_off.entry(whose).or_default().add(from, ended);
+            }
+            if fault.kind == FaultKind::StoreForgets {
+                index.forgets.add(from, ended);
             }
             if let FaultKind::ClockStep { by_ms } = fault.kind {
                 index.clock_steps.push((from, by_ms.unsigned_abs().saturating_mul(1_000_000)));
             }
         }
-        for line in index.daemons.values_mut().chain(index.holders.values_mut()) {
-            line.sort();
-        }
+        let lines = index.daemons.values_mut().chain(index.holders.values_mut());
+        lines.chain(index.cut_off.values_mut()).for_each(Intervals::sort);
         index.all.sort();
+        index.forgets.sort();
         index.any.sort();
+        index.undoing.sort();
         index
     }
 
@@ -63,9 +86,25 @@ impl Faults {
         self.any.touch(from, to)
     }
 
+    /// Whether a fault reached into this time that may undo what was not synced.
+    pub(crate) fn may_undo(&self, from: u64, to: u64) -> bool {
+        self.undoing.touch(from, to)
+    }
+
     /// When the next fault that concerns the holder begins.
     pub(crate) fn next_after(&self, hold: &Hold, at: u64) -> Option<u64> {
         self.lines(hold).filter_map(|line| line.next_after(at)).min()
+    }
+
+    /// Whether the store may have forgotten within this time what it had answered.
+    pub(crate) fn may_have_forgotten(&self, from: u64, to: u64) -> bool {
+        self.forgets.touch(from, to)
+    }
+
+    /// Whether this daemon may have had no answer from the store at some time in between.
+    pub(crate) fn may_cut_off(&self, daemon: Option<Name>, from: u64, to: u64) -> bool {
+        let lines = [None, daemon].map(|whose| self.cut_off.get(&whose));
+        lines.into_iter().flatten().any(|line| line.touch(from, to))
     }
 
     /// By how much the wall clock was set between these times, in all.
@@ -79,6 +118,24 @@ impl Faults {
         let holder = self.holders.get(&hold.by);
         [Some(&self.all), daemon, holder].into_iter().flatten()
     }
+}
+
+/// What is done to a journal undoes nothing: it gets bytes behind its last record, or a bit that
+/// flips back.
+fn undoes(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::PowerCut | FaultKind::StoreForgets | FaultKind::FailedSync)
+}
+
+fn cuts_off(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::StoreHang
+            | FaultKind::Partition
+            | FaultKind::DiskFull
+            | FaultKind::ReadError
+            | FaultKind::WriteError
+            | FaultKind::FailedSync
+    )
 }
 
 /// Intervals in the order of their begin.

@@ -103,6 +103,9 @@ impl Folding {
             Event::Seen(seen) => {
                 self.of_type(seen.job, &seen.tenant, &seen.type_name);
                 self.note_origin(seen.job, seen.origin);
+                if let Some(parent) = seen.parent {
+                    self.account(parent).is_parent = true;
+                }
                 let account = self.account(seen.job);
                 match account.seen {
                     None => account.seen = Some(Box::new((moment, seen))),
@@ -188,7 +191,9 @@ impl Folding {
     }
 
     pub(super) fn note_origin(&mut self, id: JobId, origin: Option<Origin>) {
-        let Some(origin) = origin else { return };
+        // Data that a Bedrock worker reports replaces the payload of its own job.
+        let own = Origin::Then { of: id };
+        let Some(origin) = origin.filter(|origin| *origin != own) else { return };
         let account = self.account(id);
         let before = account.origin.replace(origin);
         if before != Some(origin) {
@@ -228,19 +233,23 @@ impl Folding {
             ended: None,
             status: None,
             emitted: 0,
+            data: None,
         };
         self.account(began.job).holds.push(hold);
     }
 
     fn ended(&mut self, moment: Moment, ended: &Ended) {
         let by = self.name(&ended.context);
-        let holds = &mut self.account(ended.job).holds;
+        let account = self.account(ended.job);
+        account.is_parent |= ended.children > 0;
+        let holds = &mut account.holds;
         let open = |hold: &&mut Hold| hold.by == by && hold.ended.is_none();
         match holds.iter_mut().rev().find(open) {
             Some(hold) => {
                 hold.ended = Some(moment);
                 hold.status = Some(ended.status);
                 hold.emitted = ended.emitted;
+                hold.data = ended.data.as_deref().map(Into::into);
             }
             None => {
                 let what =

@@ -26,21 +26,24 @@ impl Folding {
                 let door = Door::Pull;
                 self.claim(&request, tenant, types, (door, lease_ns), at, answer);
             }
-            Operation::GetJob { tenant, types } => {
+            Operation::GetJob { tenant, types } | Operation::GetJobs { tenant, types, .. } => {
                 self.claim(&request, tenant, types, (Door::Bedrock, None), at, answer);
             }
             Operation::Retry { job, .. } => {
                 self.account(*job).reruns.extend(span);
             }
-            Operation::Delete { job, .. } => {
+            Operation::RequeueJobs { jobs, .. } => {
+                jobs.iter().for_each(|job| self.account(*job).reruns.extend(span));
+            }
+            Operation::Delete { job, .. } | Operation::DeleteJob { job, .. } => {
                 self.account(*job).deletes.extend(span);
             }
             Operation::Renew { job, token, lease_ns, .. } => {
-                if span.is_some_and(|span| span.done.is_some()) {
-                    let until = request.sent.at.saturating_add(*lease_ns);
-                    self.renewed(*job, *token, until);
-                }
+                let until = request.sent.at.saturating_add(*lease_ns);
+                self.touched(*job, *token, span, until);
             }
+            Operation::Progress { job, token, .. } => self.touched(*job, *token, span, 0),
+            Operation::UpdateJob { .. } => {}
             Operation::Invalid { flaw, .. } => {
                 if let Some(done) = span.and_then(|span| span.done) {
                     self.ledger.accepted_flaws.push((done, format!("{flaw:?}")));
@@ -51,6 +54,8 @@ impl Folding {
             | Operation::Release { .. }
             | Operation::FinishJob { .. }
             | Operation::RetryJob { .. }
+            | Operation::CancelJob { .. }
+            | Operation::Look { .. }
             | Operation::FailJob { .. } => self.reported(&request, span),
             Operation::Suspend { .. }
             | Operation::Resume { .. }
@@ -81,7 +86,8 @@ impl Folding {
             ids: ids.clone(),
             payload_bytes: form.payload_bytes,
             priority: form.priority,
-            delayed: form.delay_ns.is_some(),
+            delay_ns: form.delay_ns.unwrap_or(0),
+            expires_ns: form.expires_ns,
             unique: form.unique.as_ref().map(|key| self.name(key)),
             parent: form.parent,
             follows: form.then.is_some(),
@@ -148,12 +154,17 @@ impl Folding {
             ended: None,
             status: None,
             emitted: 0,
+            data: None,
         };
         self.account(job.job).holds.push(hold);
     }
 
-    fn renewed(&mut self, job: JobId, token: Token, until: u64) {
-        let mut holds = self.account(job).holds.iter_mut().rev();
+    /// A renewal or a report of progress; the lease lasts until then, if that is longer.
+    fn touched(&mut self, job: JobId, token: Token, span: Option<Span>, until: u64) {
+        let Some(span) = span.filter(|span| span.done.is_some()) else { return };
+        let account = self.account(job);
+        account.touches.push((token, span));
+        let mut holds = account.holds.iter_mut().rev();
         if let Some(hold) = holds.find(|hold| hold.token == Some(token)) {
             hold.lease_until = hold.lease_until.max(until);
         }
@@ -171,6 +182,8 @@ impl Folding {
             }
             Operation::RetryJob { job, .. } => (job, How::BedrockRetry, None, None),
             Operation::FailJob { job, .. } => (job, How::BedrockFail, None, None),
+            Operation::CancelJob { job, .. } => (job, How::BedrockCancel, None, None),
+            Operation::Look { job, state, .. } => (job, How::Looked(*state), None, None),
             _ => return,
         };
         let account = self.account(*job);

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use fastrand::Rng;
 
-use crate::history::{Add, Answer, Flaw, JobId, Operation, Outcome};
+use crate::history::{Add, Answer, Flaw, Form, JobId, Operation, Outcome};
 
-use super::form::{Around, form};
+use super::form::{Around, for_bedrock, form};
 use super::known::Jobs;
-use super::mix::{Feature, Mix, Served};
+use super::mix::{Feature, Mix};
 use super::{MARKS_PER_CLIENT, generator};
 
 /// Adds with an idempotency key that may be sent again.
@@ -17,27 +17,26 @@ const KEYED_MAX: usize = 16;
 const SHARED_KEYS: u32 = 4;
 /// Adds of repeating jobs by one client: they never end by themselves.
 const REPEATS_MAX: usize = 16;
-/// Limits that are set.
-const CONCURRENCY_MAX: u32 = 8;
-/// Some that a type reaches easily, some that it does not.
-const RATES: [f64; 6] = [1.0, 2.0, 2.5, 10.0, 50.0, 200.0];
+/// Adds of very many jobs by one client.
+const GLUTS_MAX: u32 = 3;
 
 /// The operations of one client.
 pub struct Workload {
-    mix: Mix,
-    rng: Rng,
+    pub(super) mix: Mix,
+    pub(super) rng: Rng,
     mark: u64,
     key_prefix: String,
-    jobs: Jobs,
+    pub(super) jobs: Jobs,
     keyed: VecDeque<Add>,
     repeats_sent: usize,
+    gluts_sent: u32,
     repeats: Vec<(String, JobId)>,
     /// Tenant and type by index, of what this client may have left suspended, limited or without
     /// its handler.
-    suspended: BTreeSet<(usize, usize)>,
-    limited: BTreeSet<(usize, usize)>,
-    changed: BTreeSet<(usize, usize)>,
-    version: u32,
+    pub(super) suspended: BTreeSet<(usize, usize)>,
+    pub(super) limited: BTreeSet<(usize, usize)>,
+    pub(super) changed: BTreeSet<(usize, usize)>,
+    pub(super) version: u32,
 }
 
 impl Workload {
@@ -51,6 +50,7 @@ impl Workload {
             jobs: Jobs::default(),
             keyed: VecDeque::new(),
             repeats_sent: 0,
+            gluts_sent: 0,
             repeats: Vec::new(),
             suspended: BTreeSet::new(),
             limited: BTreeSet::new(),
@@ -61,9 +61,12 @@ impl Workload {
 
     pub fn next_operation(&mut self) -> Operation {
         let feature = self.mix.draw(&mut self.rng, |_| true);
-        let place @ (tenant, _) = self.place();
+        let place = self.place();
         match feature {
+            Feature::Glut if self.gluts_sent < GLUTS_MAX => self.glut(place),
+            Feature::Emit => self.add(feature, self.handled(place).unwrap_or(place)),
             feature if feature.is_of_add() => self.add(feature, place),
+            Feature::BedrockChange => self.change_over_bedrock(place),
             Feature::Suspend => self.suspend_or_resume(place),
             Feature::Handler => self.change_handler(place),
             Feature::Concurrency | Feature::Rate => self.limit(feature, place),
@@ -72,7 +75,7 @@ impl Workload {
                 let (tenant, type_name) = self.names(place);
                 Operation::Invalid { tenant, type_name, flaw }
             }
-            _ => self.of_job(feature).unwrap_or_else(|| self.add(Feature::Plain, (tenant, 0))),
+            _ => self.of_job(feature).unwrap_or_else(|| self.add(Feature::Plain, place)),
         }
     }
 
@@ -89,8 +92,10 @@ impl Workload {
                     self.repeats.extend(repeats);
                 }
             }
-            (Operation::Cancel { tenant, job }, _) => self.ended(tenant, *job),
-            (Operation::Delete { job, .. }, _) => self.jobs.gone(*job),
+            (Operation::Cancel { tenant, job }, _) => drop(self.ended(tenant, *job)),
+            (Operation::Delete { job, .. } | Operation::DeleteJob { job, .. }, _) => {
+                self.jobs.gone(*job);
+            }
             _ => {}
         }
     }
@@ -103,10 +108,9 @@ impl Workload {
     }
 
     /// This job has ended, so it can be retried or deleted.
-    pub fn ended(&mut self, tenant: &str, job: JobId) {
-        if let Some(tenant) = self.tenant_index(tenant) {
-            self.jobs.ended((tenant, job));
-        }
+    /// Returns whether that is news.
+    pub fn ended(&mut self, tenant: &str, job: JobId) -> bool {
+        self.tenant_index(tenant).is_some_and(|tenant| self.jobs.ended((tenant, job)))
     }
 
     /// What puts everything back at the end, so that a run can be drained: resumes types, lifts
@@ -135,7 +139,7 @@ impl Workload {
         self.jobs.open.len() + self.jobs.held.len() + self.jobs.ended.len()
     }
 
-    fn add(&mut self, feature: Feature, place: (usize, usize)) -> Operation {
+    pub(super) fn add(&mut self, feature: Feature, place: (usize, usize)) -> Operation {
         if feature == Feature::Idempotent && self.rng.bool() && !self.keyed.is_empty() {
             let again = self.keyed[self.rng.usize(..self.keyed.len())].clone();
             return Operation::Add(Box::new(again));
@@ -146,18 +150,21 @@ impl Workload {
         }
         let around = Around {
             mix: &self.mix,
-            served: self.mix.types[place.1].served,
+            place,
             parent: self.jobs.held.any_of(place.0, &mut self.rng),
             may_repeat: self.repeats_sent < REPEATS_MAX,
         };
-        let form = form(&mut self.rng, &features, &around);
+        let mut form = form(&mut self.rng, &features, &around);
+        let bedrock = features.contains(&Feature::Bedrock) && place.0 < self.mix.bedrock_tenants;
+        if bedrock {
+            for_bedrock(&mut self.rng, &mut form);
+        }
         self.repeats_sent += usize::from(form.repeat.is_some());
         let several = features.contains(&Feature::Lines) && form.repeat.is_none();
         let count = if several { self.rng.u32(2..=self.mix.count_max.max(2)) } else { 1 };
-        let key = features.contains(&Feature::Idempotent).then(|| self.key());
-        self.mark += 1;
-        let (tenant, type_name) = self.names(place);
-        let mut add = Add { tenant, type_name, count, mark: self.mark, idempotency_key: key, form };
+        let keyed = features.contains(&Feature::Idempotent) && !bedrock;
+        let idempotency_key = keyed.then(|| self.key());
+        let mut add = Add { idempotency_key, bedrock, ..self.plain_add(place, count, form) };
         if several {
             // Lines cannot be empty, and many large ones are not what this is about.
             add.form.payload_bytes = add.form.payload_bytes.clamp(1, 1024);
@@ -169,6 +176,21 @@ impl Workload {
             self.keyed.push_back(add.clone());
         }
         Operation::Add(Box::new(add))
+    }
+
+    fn plain_add(&mut self, place: (usize, usize), count: u32, form: Form) -> Add {
+        self.mark += 1;
+        let (tenant, type_name) = self.names(place);
+        let (mark, idempotency_key, bedrock) = (self.mark, None, false);
+        Add { tenant, type_name, count, mark, idempotency_key, bedrock, form }
+    }
+
+    /// So many jobs of one type that the others have to wait if it goes by the order of adds.
+    fn glut(&mut self, place: (usize, usize)) -> Operation {
+        self.gluts_sent += 1;
+        let form = Form { payload_bytes: 1, ..Form::default() };
+        let count = self.mix.glut_count;
+        Operation::Add(Box::new(self.plain_add(place, count, form)))
     }
 
     fn key(&mut self) -> String {
@@ -194,58 +216,15 @@ impl Workload {
         })
     }
 
-    fn suspend_or_resume(&mut self, place: (usize, usize)) -> Operation {
-        let known = self.suspended.first().copied().filter(|_| self.rng.bool());
-        let (tenant, type_name) = self.names(known.unwrap_or(place));
-        match known {
-            // It stays in the set: the answer may be lost. Resuming twice does no harm.
-            Some(_) => Operation::Resume { tenant, type_name },
-            None => {
-                self.suspended.insert(place);
-                Operation::Suspend { tenant, type_name }
-            }
-        }
-    }
-
-    fn change_handler(&mut self, place: (usize, usize)) -> Operation {
-        let handled = |of: &usize| self.mix.types[*of].served == Served::Handler;
-        let Some(of) = (place.1..self.mix.types.len()).chain(0..place.1).find(handled) else {
-            return self.add(Feature::Plain, place);
-        };
-        let place = (place.0, of);
-        self.changed.insert(place);
-        if self.rng.u8(..8) == 0 {
-            let (tenant, type_name) = self.names(place);
-            return Operation::RemoveHandler { tenant, type_name };
-        }
-        self.set_handler(place)
-    }
-
-    fn set_handler(&mut self, place: (usize, usize)) -> Operation {
-        self.version += 1;
-        let (tenant, type_name) = self.names(place);
-        Operation::SetHandler { tenant, type_name, version: self.version }
-    }
-
-    fn limit(&mut self, feature: Feature, place: (usize, usize)) -> Operation {
-        self.limited.insert(place);
-        let (tenant, type_name) = self.names(place);
-        let lifted = self.rng.u8(..4) == 0;
-        let (mut concurrency, mut rate) = (None, None);
-        match feature {
-            _ if lifted => {}
-            Feature::Concurrency => concurrency = Some(self.rng.u32(1..=CONCURRENCY_MAX)),
-            _ => rate = Some(RATES[self.rng.usize(..RATES.len())]),
-        }
-        Operation::SetLimits { tenant, type_name, concurrency, rate }
-    }
-
     /// A tenant and a type, by index.
     fn place(&mut self) -> (usize, usize) {
-        (self.rng.usize(..self.mix.tenants.len()), self.rng.usize(..self.mix.types.len()))
+        let tenant = self.rng.usize(..self.mix.tenants.len());
+        let of = self.rng.usize(..self.mix.types.len());
+        let served = self.mix.is_served(tenant, of);
+        (if served { tenant } else { tenant % self.mix.bedrock_tenants.max(1) }, of)
     }
 
-    fn names(&self, (tenant, of): (usize, usize)) -> (String, String) {
+    pub(super) fn names(&self, (tenant, of): (usize, usize)) -> (String, String) {
         (self.mix.tenants[tenant].clone(), self.mix.types[of].name.clone())
     }
 

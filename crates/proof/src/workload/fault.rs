@@ -139,7 +139,8 @@ fn duration(rng: &mut Rng, kind: FaultKind, lease_ns: u64) -> u64 {
             rng.u64(lease_ns / 4..=lease_ns * 7 / 4)
         }
         // A daemon that is back at once finds its own leases.
-        FaultKind::Kill | FaultKind::PowerCut if rng.bool() => 0,
+        FaultKind::Kill if rng.bool() => 0,
+        FaultKind::PowerCut if rng.u8(..4) != 0 => 0,
         _ => rng.u64(..=lease_ns * 2),
     }
 }
@@ -147,6 +148,10 @@ fn duration(rng: &mut Rng, kind: FaultKind, lease_ns: u64) -> u64 {
 fn aim(rng: &mut Rng, kind: FaultKind, daemons: u32) -> Aim {
     match kind {
         FaultKind::PowerCut
+        | FaultKind::DiskFull
+        | FaultKind::ReadError
+        | FaultKind::WriteError
+        | FaultKind::FailedSync
         | FaultKind::ClockStep { .. }
         | FaultKind::StoreHang
         | FaultKind::StoreForgets => Aim::All,

@@ -55,11 +55,14 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn ended(&mut self, job: Known) {
+    /// Returns whether it was open.
+    pub(super) fn ended(&mut self, job: Known) -> bool {
         self.held.remove(job.1);
-        if self.open.remove(job.1) {
+        let was_open = self.open.remove(job.1);
+        if was_open {
             self.ended.add(job);
         }
+        was_open
     }
 
     pub(super) fn gone(&mut self, id: JobId) {

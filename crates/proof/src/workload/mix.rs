@@ -23,8 +23,20 @@ pub enum Feature {
     Priority,
     /// Handlers that emit jobs.
     Emit,
+    /// Jobs that fail if they have not ended after a time.
+    Expiry,
+    /// Attempts that add jobs below their own.
+    Children,
+    /// Attempts that report their progress.
+    Progress,
+    /// Adds over Bedrock.
+    Bedrock,
+    /// Adds of very many jobs.
+    Glut,
     /// Attempts that fail or ask to be retried.
     Failing,
+    /// Cancels, deletes and requeues over Bedrock.
+    BedrockChange,
     Cancel,
     Retry,
     Delete,
@@ -37,7 +49,7 @@ pub enum Feature {
 }
 
 impl Feature {
-    pub const ALL: [Feature; 20] = [
+    pub const ALL: [Feature; 26] = [
         Feature::Plain,
         Feature::Lines,
         Feature::Large,
@@ -49,7 +61,13 @@ impl Feature {
         Feature::Delay,
         Feature::Priority,
         Feature::Emit,
+        Feature::Expiry,
+        Feature::Children,
+        Feature::Progress,
+        Feature::Bedrock,
+        Feature::Glut,
         Feature::Failing,
+        Feature::BedrockChange,
         Feature::Cancel,
         Feature::Retry,
         Feature::Delete,
@@ -69,8 +87,9 @@ impl Feature {
     fn usual_weight(self) -> u32 {
         match self {
             Feature::Plain => 30,
-            Feature::Lines | Feature::Failing => 8,
-            Feature::Large | Feature::Repeat => 1,
+            Feature::Lines | Feature::Failing | Feature::Emit => 8,
+            Feature::Large | Feature::Repeat | Feature::Glut => 1,
+            Feature::BedrockChange => 2,
             Feature::Suspend | Feature::Handler | Feature::Concurrency | Feature::Rate => 2,
             _ => 5,
         }
@@ -102,6 +121,10 @@ pub struct Mix {
     pub types: Vec<TypeMix>,
     /// Most jobs in one add.
     pub count_max: u32,
+    /// Jobs in an add of very many.
+    pub glut_count: u32,
+    /// The first tenants, whose jobs Bedrock workers and clients see.
+    pub bedrock_tenants: usize,
     pub payload_bytes_max: u64,
     weights: [u32; Feature::ALL.len()],
 }
@@ -111,6 +134,7 @@ const TENANTS_MAX: usize = 4;
 const TYPES_MAX: usize = 6;
 /// Most jobs in one add.
 const COUNT_MAX: u32 = 50;
+const GLUT_COUNT: u32 = 300;
 /// Largest payload.
 const PAYLOAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Largest weight of a feature in a swarm.
@@ -123,6 +147,8 @@ impl Mix {
             tenants: names("tenant", 3),
             types: types([Served::Handler, Served::Pull, Served::Bedrock].repeat(2)),
             count_max: COUNT_MAX,
+            glut_count: GLUT_COUNT,
+            bedrock_tenants: usize::MAX,
             payload_bytes_max: PAYLOAD_BYTES_MAX,
             weights: Feature::ALL.map(Feature::usual_weight),
         }
@@ -142,6 +168,11 @@ impl Mix {
             mix.set(feature, weight);
         }
         mix
+    }
+
+    /// Whether there is a consumer for this tenant's jobs of this type; both are indexes.
+    pub fn is_served(&self, tenant: usize, of: usize) -> bool {
+        self.types[of].served != Served::Bedrock || tenant < self.bedrock_tenants
     }
 
     pub fn weight(&self, feature: Feature) -> u32 {

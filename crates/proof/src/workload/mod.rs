@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `mix` | which features a run has, in what proportion; random subsets of them (swarms) |
 //! | `client` | the next operation of a client |
+//! | `change` | its changes of types, handlers and, over Bedrock, of jobs |
 //! | `form` | the forms of adds |
 //! | `known` | the jobs that a client knows, in bounded memory |
 //! | `worker` | what a worker claims, and what it does with a job |
 //! | `payload` | payloads that say where a job comes from and what its attempts do |
 //! | `fault` | plans of faults |
 
+mod change;
 mod client;
 mod fault;
 mod form;

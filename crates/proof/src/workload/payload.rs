@@ -10,10 +10,18 @@ use crate::history::{Add, JobId, Origin, Plan};
 struct Content {
     origin: Option<Origin>,
     plan: Plan,
+    /// Attempts so far, as far as workers without tokens count them.
+    #[serde(skip_serializing_if = "is_zero")]
+    tries: u32,
     /// Whose result it is.
     by: String,
     /// Last, so that padding can be inserted before the end.
     pad: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What stands behind the padding.
@@ -47,6 +55,18 @@ pub fn of_emit(job: JobId, index: u32) -> String {
 pub fn of_result(job: JobId, by: &str) -> String {
     let origin = Some(Origin::Then { of: job });
     text(&Content { origin, by: by.to_owned(), ..Content::default() })
+}
+
+/// New data of a job that keeps its origin and plan, after so many attempts. `by` makes it
+/// different from the data of all other reports.
+pub fn of_report(origin: Option<Origin>, plan: &Plan, tries: u32, by: &str) -> String {
+    let (plan, by) = (plan.clone(), by.to_owned());
+    text(&Content { origin, plan, tries, by, ..Content::default() })
+}
+
+/// Attempts that the data of a job counts.
+pub fn tries(payload: &[u8]) -> u32 {
+    serde_json::from_slice::<Content>(payload).unwrap_or_default().tries
 }
 
 /// The origin and plan in a payload. A payload that is a JSON string is read as its text, because

@@ -1,13 +1,12 @@
 //! The same seed gives the same run; everything appears; swarms differ; bounds hold.
 
+mod faults;
+mod workers;
+
 use std::collections::{BTreeSet, HashSet};
 
 use super::*;
-use crate::history::{
-    Add, Answer, Claimed, FaultKind, Form, JobId, Operation, Origin, Outcome, Plan, Token,
-};
-
-const SECOND_NS: u64 = 1_000_000_000;
+use crate::history::{Add, Answer, Form, JobId, Operation, Origin, Outcome, Plan};
 
 /// Operations of a client whose requests are all answered well.
 fn operations(seed: u64, mix: Mix, count: usize) -> (Vec<Operation>, Workload) {
@@ -57,6 +56,9 @@ fn every_form_and_every_operation_appears() {
     assert!(of(&|form| form.unique.is_some()) && of(&|form| form.parent.is_some()));
     assert!(of(&|form| form.then.is_some()) && of(&|form| form.repeat.is_some()));
     assert!(of(&|form| form.delay_ns.is_some()) && of(&|form| form.priority.is_some()));
+    assert!(of(&|form| form.expires_ns.is_some()) && of(&|form| form.retry_after_ns.is_some()));
+    assert!(of(&|form| form.plan.children > 0) && of(&|form| form.plan.progress));
+    assert!(has(&|add| add.bedrock) && has(&|add| add.count == Mix::everything().glut_count));
     assert!(of(&|form| form.plan.emits > 0) && of(&|form| form.plan.statuses.len() > 1));
     let name = |operation: &Operation| {
         let text = serde_json::to_value(operation).unwrap();
@@ -66,9 +68,12 @@ fn every_form_and_every_operation_appears() {
     let expected = [
         "add",
         "cancel",
+        "cancel_job",
         "delete",
+        "delete_job",
         "invalid",
         "remove_handler",
+        "requeue_jobs",
         "resume",
         "retry",
         "set_handler",
@@ -177,13 +182,14 @@ fn the_closing_undoes_what_would_keep_jobs_waiting() {
 
 #[test]
 fn payloads_say_where_they_come_from_and_have_their_length() {
-    let plan = Plan { statuses: vec![500, 200], emits: 1, run_ms: 3 };
+    let plan = Plan { statuses: vec![500, 200], emits: 1, run_ms: 3, ..Plan::default() };
     let add = |payload_bytes| Add {
         tenant: "a".into(),
         type_name: "t".into(),
         count: 2,
         mark: 77,
         idempotency_key: None,
+        bedrock: false,
         form: Form { payload_bytes, plan: plan.clone(), ..Form::default() },
     };
     let origin = Some(Origin::Add { mark: 77, index: 1 });
@@ -207,91 +213,21 @@ fn payloads_say_where_they_come_from_and_have_their_length() {
 }
 
 #[test]
-fn workers_report_in_every_way_and_never_with_the_same_result() {
-    let mix = Mix::everything();
-    let mut worker = Worker::new(1, 0, Served::Pull, &mix).unwrap();
-    let (mut results, mut silent, mut late) = (HashSet::new(), 0, 0);
-    for number in 0..500 {
-        let Operation::Claim { tenant, types, limit, lease_ns } = worker.next_claim() else {
-            panic!("a pull worker claims")
-        };
-        assert!(types.iter().all(|of| of.starts_with("pull-")) && (1..=8).contains(&limit));
-        let (job, token) = (JobId(number), Some(Token(number + 1)));
-        let type_name = types[0].clone();
-        let job = Claimed { job, type_name, attempt: 1, token, lease_ns: None, origin: None };
-        let acts = worker.react(&tenant, &job, &Plan::default(), lease_ns);
-        let finishes = acts.iter().filter_map(|act| match act {
-            Act::Send(Operation::Finish { data, status: 200, .. }) => data.clone(),
-            _ => None,
-        });
-        let finishes: Vec<String> = finishes.collect();
-        silent += usize::from(finishes.is_empty());
-        late += usize::from(acts.contains(&Act::OutliveLease));
-        assert!(finishes.into_iter().all(|data| results.insert(data)));
+fn tenants_without_bedrock_have_no_jobs_for_its_workers() {
+    let mut mix = Mix::everything();
+    mix.bedrock_tenants = 1;
+    let (all, _) = operations(6, mix.clone(), 5000);
+    let elsewhere = |add: &&Add| add.tenant != "tenant-0";
+    let bedrock = |name: &str| name.starts_with("bedrock-");
+    for add in adds(&all).filter(elsewhere) {
+        assert!(!add.bedrock && !bedrock(&add.type_name), "{add:?}");
+        assert!(!add.form.then.as_deref().is_some_and(bedrock), "{add:?}");
     }
-    assert!(silent > 5 && late > 5 && results.len() > 450, "{silent} {late} {}", results.len());
-    assert!(Worker::new(1, 0, Served::Handler, &mix).is_none());
-}
-
-#[test]
-fn bedrock_workers_always_report() {
-    let mut worker = Worker::new(1, 0, Served::Bedrock, &Mix::everything()).unwrap();
-    assert!(matches!(worker.next_claim(), Operation::GetJob { .. }));
-    let (job, type_name) = (JobId(1), "bedrock-2".to_owned());
-    let job = Claimed { job, type_name, attempt: 1, token: None, lease_ns: None, origin: None };
-    for status in [200, 400, 500] {
-        let plan = Plan { statuses: vec![status], ..Plan::default() };
-        let acts = worker.react("tenant-0", &job, &plan, 0);
-        let Some(Act::Send(report)) = acts.last() else { panic!("no report") };
-        let fits = match status {
-            200 => matches!(report, Operation::FinishJob { .. }),
-            400 => matches!(report, Operation::FailJob { .. }),
-            _ => matches!(report, Operation::RetryJob { .. }),
-        };
-        assert!(fits, "{status}: {report:?}");
-    }
-}
-
-fn all_faults() -> FaultMix {
-    FaultMix::of(|_| true, 3, 3600 * SECOND_NS, 10 * SECOND_NS)
-}
-
-#[test]
-fn a_plan_of_faults_is_repeatable_and_within_its_bounds() {
-    let mix = all_faults();
-    let plan = fault_plan(5, &mix);
-    assert_eq!(plan, fault_plan(5, &mix));
-    assert_ne!(plan, fault_plan(6, &mix));
-    assert!(plan.len() > 50 && plan.len() <= mix.faults_max, "{}", plan.len());
-    assert!(plan.windows(2).all(|pair| pair[0].at_ns + pair[0].for_ns < pair[1].at_ns));
-    assert!(plan.last().is_some_and(|last| last.at_ns + last.for_ns <= mix.run_ns));
-    assert!(plan.iter().all(|fault| !matches!(fault.aim, Aim::Daemon(number) if number > 2)));
-    let few = FaultMix { faults_max: 7, ..mix };
-    assert_eq!(fault_plan(5, &few).len(), 7);
-    let none = FaultMix { kinds: Vec::new(), ..few };
-    assert_eq!(fault_plan(5, &none), []);
-}
-
-#[test]
-fn every_kind_of_fault_appears_and_some_stops_outlive_the_lease() {
-    let mix = all_faults();
-    let plans: Vec<PlannedFault> = (0..20).flat_map(|seed| fault_plan(seed, &mix)).collect();
-    let kinds: HashSet<_> = plans.iter().map(|fault| std::mem::discriminant(&fault.kind)).collect();
-    assert_eq!(kinds.len(), mix.kinds.len());
-    let stops = || plans.iter().filter(|fault| fault.kind == FaultKind::Stop);
-    assert!(stops().any(|stop| stop.for_ns > mix.lease_ns));
-    assert!(stops().any(|stop| stop.for_ns < mix.lease_ns));
-    let steps = plans.iter().filter_map(|fault| match fault.kind {
-        FaultKind::ClockStep { by_ms } => Some(by_ms.signum()),
-        _ => None,
-    });
-    assert_eq!(steps.collect::<BTreeSet<_>>(), [-1, 1].into());
-}
-
-#[test]
-fn swarms_of_faults_differ_and_are_never_empty() {
-    let swarms: Vec<FaultMix> = (0..64).map(|seed| all_faults().swarm(seed)).collect();
-    assert!(swarms.iter().all(|mix| !mix.kinds.is_empty()));
-    let kinds = |mix: &FaultMix| format!("{:?}", mix.kinds);
-    assert!(swarms.iter().map(kinds).collect::<HashSet<_>>().len() > 60);
+    assert!(adds(&all).any(|add| add.bedrock) && adds(&all).filter(elsewhere).count() > 1000);
+    let mut worker = Worker::new(1, 0, Served::Bedrock, &mix).unwrap();
+    let tenant = |claim| match claim {
+        Operation::GetJob { tenant, .. } | Operation::GetJobs { tenant, .. } => tenant,
+        other => panic!("{other:?}"),
+    };
+    assert!((0..50).all(|_| tenant(worker.next_claim()) == "tenant-0"));
 }

@@ -54,6 +54,9 @@ fn every_planted_bug_is_found_by_its_rule() {
         (Bug::IgnoresConcurrency, "concurrency"),
         (Bug::IgnoresRates, "rate"),
         (Bug::NewestFirst, "order"),
+        (Bug::StartsEarly, "early"),
+        (Bug::RunsExpired, "expired"),
+        (Bug::AcceptsLateOwners, "fence"),
         (Bug::Miscounts, "counts"),
     ];
     for (bug, rule) in bugs {

@@ -1,27 +1,32 @@
-//! The HTTP door, as clients and workers use it: each request is written down before it is sent,
-//! and its answer when it has arrived.
+//! The doors, as clients and workers use them: each request is written down before it is sent, and
+//! its answer when it has arrived.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `request` | operations as HTTP requests |
 //! | `flaw` | requests that must be refused |
 //! | `answer` | answers as outcomes |
+//! | `bedrock` | all of this for the Bedrock door |
+//! | `time` | times of the wall clock |
 
 mod answer;
+mod bedrock;
 mod flaw;
 mod request;
+pub(crate) mod time;
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
-use windlass_proof::history::{Answer, Event, Operation};
+use windlass_proof::history::{Answer, Event, JobId, Operation, Outcome, State};
 use windlass_test_kit::http::{Connection, Response};
 
 use crate::site::{Site, Witness};
 
+use bedrock::Wire;
 pub(crate) use request::Handlers;
 use request::Request;
 
@@ -38,6 +43,7 @@ pub(crate) struct Caller<'a> {
     witness: Witness<'a>,
     /// To each daemon, with the number of its boot.
     connections: Vec<Option<(u64, Connection)>>,
+    wires: Vec<Option<(u64, Wire)>>,
     rng: fastrand::Rng,
 }
 
@@ -45,17 +51,20 @@ pub(crate) struct Caller<'a> {
 pub(crate) struct Reply {
     pub(crate) answer: Answer,
     pub(crate) body: Value,
+    /// What is wrong with an answer that no healthy daemon gives.
+    pub(crate) flaw: Option<String>,
 }
 
 impl<'a> Caller<'a> {
     pub(crate) fn new(site: &'a Site, handlers: &'a Handlers, who: &str) -> Result<Caller<'a>> {
         let connections = (0..site.daemon_count()).map(|_| None).collect();
+        let wires = (0..site.daemon_count()).map(|_| None).collect();
         let rng =
             fastrand::Rng::with_seed(who.bytes().fold(site.seed, |mixed, byte| {
                 mixed.wrapping_mul(31).wrapping_add(u64::from(byte))
             }));
         let witness = site.witness(who)?;
-        Ok(Caller { site, handlers, who: who.to_owned(), witness, connections, rng })
+        Ok(Caller { site, handlers, who: who.to_owned(), witness, connections, wires, rng })
     }
 
     pub(crate) fn witness(&mut self) -> &mut Witness<'a> {
@@ -66,28 +75,84 @@ impl<'a> Caller<'a> {
     /// nothing was sent or written down.
     pub(crate) fn perform(&mut self, operation: &Operation) -> Result<Option<Reply>> {
         let daemon = self.rng.usize(..self.connections.len());
+        self.perform_at(daemon, operation)
+    }
+
+    pub(crate) fn perform_at(
+        &mut self,
+        daemon: usize,
+        operation: &Operation,
+    ) -> Result<Option<Reply>> {
+        if let Some(request) = bedrock::of(operation) {
+            return self.perform_over_bedrock(daemon, operation, &request);
+        }
         let Some((boot, mut connection)) = self.connection(daemon) else { return Ok(None) };
         // Large ones take time to build, and what is written down as sent should be under way.
         let request = request::of(operation, self.handlers);
-        let op = self.site.next_op();
-        let via = Some(self.site.daemon_name(daemon).to_owned());
-        let (who, what) = (self.who.clone(), operation.clone());
-        self.witness.record(&Event::Sent { op, who, via, what })?;
+        let request = request.with_context(|| format!("no door takes {operation:?}"))?;
+        let (op, sent_at) = self.sent(daemon, operation)?;
         let reply = match call(&mut connection, &request) {
             Ok(response) => {
                 self.keep(daemon, boot, connection, &response);
                 answer::of(operation, &response)
             }
-            Err(error) => {
-                let answer = Answer::Unknown { why: error.to_string() };
-                Reply { answer, body: Value::Null }
-            }
+            Err(error) => unknown(&error),
         };
+        self.answered(op, sent_at, reply)
+    }
+
+    fn perform_over_bedrock(
+        &mut self,
+        daemon: usize,
+        operation: &Operation,
+        request: &str,
+    ) -> Result<Option<Reply>> {
+        let boot = self.site.boots(daemon);
+        let known = self.wires[daemon].take().filter(|(known, _)| *known == boot);
+        let known = known.map(|(_, wire)| wire);
+        let Some(mut wire) = known.or_else(|| Wire::connect(self.site.bedrock(daemon))) else {
+            return Ok(None);
+        };
+        let (op, sent_at) = self.sent(daemon, operation)?;
+        let reply = match wire.call(request) {
+            Ok((code, body)) => {
+                // After other errors, it closes the connection.
+                self.wires[daemon] = (code != 400).then_some((boot, wire));
+                bedrock::answer(operation, code, &body)
+            }
+            Err(error) => unknown(&error),
+        };
+        self.answered(op, sent_at, reply)
+    }
+
+    /// Writes a request down. Returns its number, and when that was.
+    fn sent(&mut self, daemon: usize, operation: &Operation) -> Result<(u64, u64)> {
+        let (op, at_ns) = (self.site.next_op(), self.site.now_ns());
+        let via = Some(self.site.daemon_name(daemon).to_owned());
+        let (who, what) = (self.who.clone(), operation.clone());
+        self.witness.record(&Event::Sent { op, who, via, what })?;
+        Ok((op, at_ns))
+    }
+
+    fn answered(&mut self, op: u64, sent_at: u64, reply: Reply) -> Result<Option<Reply>> {
+        if let Some(flaw) = reply.flaw.as_ref().filter(|_| !self.site.had_fault_since(sent_at)) {
+            self.site.problem(format!("{}, request {op}: {flaw}", self.who));
+        }
         if matches!(reply.answer, Answer::Unknown { .. }) {
             self.site.tally.unknown.fetch_add(1, Ordering::Relaxed);
         }
         self.witness.record(&Event::Answered { op, answer: reply.answer.clone() })?;
         Ok(Some(reply))
+    }
+
+    /// Writes down that jobs of a tenant were seen in a state in which they have ended, by a
+    /// question that was sent at this time.
+    pub(crate) fn looked(&mut self, at_ns: u64, job: (&str, JobId), state: State) -> Result<()> {
+        let (op, who, via) = (self.site.next_op(), self.who.clone(), None);
+        let what = Operation::Look { tenant: job.0.to_owned(), job: job.1, state };
+        self.witness.record_at(at_ns, &Event::Sent { op, who, via, what })?;
+        let answer = Answer::Done(Outcome::Nothing);
+        self.witness.record(&Event::Answered { op, answer })
     }
 
     /// Asks one of the daemons something that changes nothing, which is not written down.
@@ -125,6 +190,10 @@ pub(crate) fn connect(address: SocketAddr) -> Option<Connection> {
     same.set_read_timeout(Some(ANSWER_TIME_MAX)).ok()?;
     same.set_write_timeout(Some(ANSWER_TIME_MAX)).ok()?;
     Some(connection)
+}
+
+fn unknown(error: &std::io::Error) -> Reply {
+    Reply { answer: Answer::Unknown { why: error.to_string() }, body: Value::Null, flaw: None }
 }
 
 fn call(connection: &mut Connection, request: &Request) -> std::io::Result<Response> {

@@ -1,13 +1,15 @@
-//! Operations as HTTP requests. The same operation always gives the same request, because an add
-//! that is sent again must not differ.
+//! Operations as HTTP requests. The same add with an idempotency key always gives the same request,
+//! because it must not differ when it is sent again.
 
 use serde_json::{Map, Value, json};
 use windlass_proof::history::{Add, Operation};
 use windlass_proof::workload::payload;
 
-use super::flaw;
+use super::{flaw, time};
 
 const MS_NS: u64 = 1_000_000;
+/// Requests that are built quickly enough to name a time of the wall clock.
+const ABSOLUTE_BYTES_MAX: u64 = 64 * 1024;
 /// A claim that finds nothing waits for so long.
 const CLAIM_WAIT: &str = "400ms";
 
@@ -48,11 +50,12 @@ impl Request {
     }
 }
 
-pub(super) fn of(operation: &Operation, handlers: &Handlers) -> Request {
+/// The request of an operation that goes through this door.
+pub(super) fn of(operation: &Operation, handlers: &Handlers) -> Option<Request> {
     let of_job = |tenant: &str, job, verb: &str| format!("/v1/{tenant}/jobs/{job}/{verb}");
     let of_type =
         |tenant: &str, name: &str, verb: &str| format!("/v1/{tenant}/types/{name}/{verb}");
-    match operation {
+    Some(match operation {
         Operation::Add(add) => of_add(add),
         Operation::Cancel { tenant, job } => Request::new("POST", of_job(tenant, job, "cancel")),
         Operation::Retry { tenant, job } => Request::new("POST", of_job(tenant, job, "retry")),
@@ -94,16 +97,26 @@ pub(super) fn of(operation: &Operation, handlers: &Handlers) -> Request {
             }
             Request::json("POST", of_job(tenant, job, "finish"), &report)
         }
+        Operation::Progress { tenant, job, token, percent } => {
+            let report = json!({"token": token.0, "percent": percent, "message": "at work"});
+            Request::json("POST", of_job(tenant, job, "progress"), &report)
+        }
         Operation::Release { tenant, job, token } => {
             Request::json("POST", of_job(tenant, job, "release"), &json!({"token": token.0}))
         }
         Operation::Invalid { tenant, type_name, flaw } => flaw::of(tenant, type_name, *flaw),
-        // Never drawn: no type of the mix is served by Bedrock workers.
-        Operation::GetJob { .. }
+        // These go through the other door, or are written down without a request of their own.
+        Operation::Look { .. }
+        | Operation::GetJob { .. }
+        | Operation::GetJobs { .. }
+        | Operation::UpdateJob { .. }
         | Operation::FinishJob { .. }
         | Operation::RetryJob { .. }
-        | Operation::FailJob { .. } => Request::new("GET", "/healthz".into()),
-    }
+        | Operation::FailJob { .. }
+        | Operation::CancelJob { .. }
+        | Operation::DeleteJob { .. }
+        | Operation::RequeueJobs { .. } => return None,
+    })
 }
 
 /// How the jobs of an add are written.
@@ -156,7 +169,14 @@ fn options(add: &Add) -> Map<String, Value> {
         options.extend(value.map(|value| (name.to_owned(), value)));
     };
     set("priority", form.priority.map(Value::from));
-    set("delay", form.delay_ns.map(|delay| milliseconds(delay).into()));
+    // A request with a key must not differ when it is sent again.
+    let free = add.idempotency_key.is_none() && form.payload_bytes <= ABSOLUTE_BYTES_MAX;
+    let absolute = free && add.mark.is_multiple_of(2);
+    match form.delay_ns {
+        Some(delay) if absolute => set("run_at", Some(run_at(delay).into())),
+        delay => set("delay", delay.map(|delay| milliseconds(delay).into())),
+    }
+    set("expires", form.expires_ns.map(|expires| milliseconds(expires).into()));
     set("unique", form.unique.clone().map(Value::from));
     set("parent", form.parent.map(|parent| parent.to_string().into()));
     set("then", form.then.clone().map(Value::from));
@@ -183,6 +203,11 @@ fn encoded(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
+fn run_at(delay_ns: u64) -> String {
+    let (date, time) = time::parts(time::due_ms(delay_ns));
+    format!("{date}T{time}Z")
+}
+
 fn milliseconds(ns: u64) -> String {
     format!("{}ms", ns / MS_NS)
 }
@@ -193,12 +218,15 @@ mod tests {
     use windlass_proof::workload::{Mix, Workload};
 
     #[test]
-    fn an_operation_always_gives_the_same_request() {
+    fn an_add_with_a_key_always_gives_the_same_request() {
         let handlers = Handlers { source: "return 200".into() };
         let mut client = Workload::new(1, 0, Mix::everything());
-        for _ in 0..500 {
+        for _ in 0..5000 {
             let operation = client.next_operation();
-            let (one, two) = (of(&operation, &handlers), of(&operation, &handlers));
+            if !matches!(&operation, Operation::Add(add) if add.idempotency_key.is_some()) {
+                continue;
+            }
+            let [one, two] = [(); 2].map(|()| of(&operation, &handlers).unwrap());
             assert_eq!((one.path, one.body), (two.path, two.body), "{operation:?}");
         }
     }

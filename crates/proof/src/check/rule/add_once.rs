@@ -1,9 +1,12 @@
 //! An add adds each of its jobs once, whatever its answer was. Payloads carry a mark; a mark that
 //! was sent n times without an idempotency key may be found in n jobs at each position, with a key
-//! in one. And the job that an add was answered with has that add's payload.
+//! in one, unless the key may have been forgotten in between. Then each add that may have been
+//! tried in the store and gone into a journal as well counts twice. And the job that an add was
+//! answered with has that add's payload.
 //!
 //! Jobs that entered as cancelled and never ran do not count for a key: their add had gone into a
-//! journal, and another one was first.
+//! journal, and another one was first. Nor do those that ran only because a client had them run
+//! again.
 //!
 //! Cannot see: empty payloads, and payloads that nobody read.
 
@@ -13,17 +16,18 @@ use crate::check::{Evidence, Findings, Terms};
 use crate::history::{JobId, Origin};
 use crate::ledger::{Account, AddAccount, Ledger};
 
-use super::idempotency::never_lived;
+use super::idempotency::{never_lived, was_revived};
 
-pub(super) fn check(ledger: &Ledger, _: &Terms, found: &mut Findings) {
+pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     let mut marks: BTreeMap<u64, Vec<&AddAccount>> = BTreeMap::new();
     for add in ledger.adds.iter().filter(|add| !add.refused) {
         marks.entry(add.mark).or_default().push(add);
     }
     for (mark, adds) in &marks {
         let count = adds.iter().map(|add| add.count).max().unwrap_or(0);
+        let keyed = adds.iter().all(|add| add.key.is_some()) && is_key_kept(ledger, adds, terms);
         for index in 0..count {
-            duplicates(ledger, *mark, index, adds, found);
+            duplicates(ledger, *mark, index, (adds, keyed), found);
         }
     }
     for account in ledger.accounts.iter().filter(|account| account.acknowledged) {
@@ -31,8 +35,24 @@ pub(super) fn check(ledger: &Ledger, _: &Terms, found: &mut Findings) {
     }
 }
 
-fn duplicates(ledger: &Ledger, mark: u64, index: u32, adds: &[&AddAccount], found: &mut Findings) {
-    let keyed = adds.iter().all(|add| add.key.is_some());
+/// Whether the key of these adds was certainly remembered until the last of them was decided, by
+/// the time that has passed and by which the clock was set.
+fn is_key_kept(ledger: &Ledger, adds: &[&AddAccount], terms: &Terms) -> bool {
+    let sent = || adds.iter().map(|add| add.span.sent.at);
+    let (from, last) = (sent().min().unwrap_or(0), sent().max().unwrap_or(0));
+    let decided = adds.iter().map(|add| ledger.decided_until(add)).max();
+    let stepped = ledger.faults.clock_moved_ns(from, decided.unwrap_or(last));
+    (last - from).saturating_add(stepped) < terms.key_ttl_ns
+}
+
+/// `adds` have this mark, and a key that makes them one if `keyed`.
+fn duplicates(
+    ledger: &Ledger,
+    mark: u64,
+    index: u32,
+    (adds, keyed): (&[&AddAccount], bool),
+    found: &mut Findings,
+) {
     let seen = ledger.origins.get(&Origin::Add { mark, index });
     let mut ids: Vec<JobId> = seen.into_iter().flatten().copied().collect();
     if !keyed {
@@ -44,9 +64,12 @@ fn duplicates(ledger: &Ledger, mark: u64, index: u32, adds: &[&AddAccount], foun
     ids.dedup();
     ids.retain(|id| !ledger.account(*id).is_some_and(|job| ledger.may_be_undone(job)));
     if keyed {
-        ids.retain(|id| !ledger.account(*id).is_some_and(never_lived));
+        ids.retain(|id| {
+            !ledger.account(*id).is_some_and(|job| never_lived(job) || was_revived(job))
+        });
     }
-    let most = if keyed { 1 } else { adds.len() };
+    let tries = |add: &&AddAccount| if ledger.may_be_tried_twice(add) { 2 } else { 1 };
+    let most = if keyed { 1 } else { adds.iter().map(tries).sum() };
     if ids.len() > most {
         let what = format!("{} jobs come from job {index} of the add with mark {mark}", ids.len());
         let sent = adds.iter().map(|add| Evidence::new(add.span.sent, "the add was sent"));

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::check::{Findings, Terms};
-use crate::ledger::{Door, Hold, Ledger, Start};
+use crate::ledger::{Ledger, Start};
 
 use super::segment::{Segment, segments};
 
@@ -31,14 +31,6 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     }
 }
 
-/// The earliest time at which the job may have been claimed.
-pub(super) fn claimed_from(hold: &Hold, terms: &Terms) -> u64 {
-    match hold.door {
-        Door::Handler => hold.began.at.saturating_sub(terms.claim_ahead_ns),
-        Door::Pull | Door::Bedrock => hold.asked.at,
-    }
-}
-
 fn sweep(
     ledger: &Ledger,
     starts: &[Start],
@@ -55,7 +47,7 @@ fn sweep(
         if now > segment.to {
             break;
         }
-        let certain = terms.before(segment.from, claimed_from(hold, terms));
+        let certain = terms.before(segment.from, hold.not_before(terms));
         if !certain || hold.lent || ledger.may_be_stale(account, hold, terms) {
             continue;
         }

@@ -80,6 +80,10 @@ fn emits(ledger: &Ledger, account: &Account, all_known: bool, found: &mut Findin
         let what = match account.seen() {
             _ if emitted.len() > 1 => "entered more than once",
             Some(seen) if ended_by_run(seen) => {
+                let expires = ledger.add_of(account).is_some_and(|add| add.expires_ns.is_some());
+                if expires && seen.state == State::Failed {
+                    continue;
+                }
                 let origin = Origin::Emit { of: account.id, index };
                 let none = !ledger.origins.contains_key(&origin);
                 if !none || index >= least || !all_known {

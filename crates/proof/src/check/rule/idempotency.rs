@@ -1,7 +1,7 @@
 //! All acknowledged adds of a tenant with one idempotency key were answered with the same ids.
-//! Another set is allowed if its jobs are cancelled and never ran, because its add had gone into a
-//! journal and another one was first; or if the key had been forgotten, by the time that has passed
-//! and by which the clock was set.
+//! Another set is allowed if its jobs are cancelled and ran only if a client had them run again,
+//! because its add had gone into a journal and another one was first; or if the key had been
+//! forgotten, by the time that has passed and by which the clock was set.
 //!
 //! Cannot see: adds whose answer was lost, except by the origin of their jobs (`add_once`).
 
@@ -22,9 +22,7 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
         adds.retain(|add| lived(ledger, add));
         let Some((first, others)) = adds.split_first() else { continue };
         for other in others.iter().filter(|other| other.ids != first.ids) {
-            let (from, to) = (first.span.sent.at, other.span.until());
-            let stepped = ledger.faults.clock_moved_ns(from, to);
-            if (to - from).saturating_add(stepped) >= terms.key_ttl_ns {
+            if may_be_forgotten(ledger, first, other, terms) {
                 continue;
             }
             let key = ledger.names.text(key);
@@ -39,10 +37,23 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     }
 }
 
+/// Whether the key of an add may have been forgotten when another was decided.
+fn may_be_forgotten(
+    ledger: &Ledger,
+    first: &AddAccount,
+    other: &AddAccount,
+    terms: &Terms,
+) -> bool {
+    let to = ledger.decided_until(first).max(ledger.decided_until(other));
+    let from = first.span.sent.at;
+    let stepped = ledger.faults.clock_moved_ns(from, to);
+    to.saturating_sub(from).saturating_add(stepped) >= terms.key_ttl_ns
+}
+
 /// Whether any of its jobs was ever more than a cancelled entry.
 fn lived(ledger: &Ledger, add: &AddAccount) -> bool {
     let mut accounts = add.ids.iter().map(|id| ledger.account(*id));
-    accounts.any(|account| !account.is_some_and(never_lived))
+    accounts.any(|account| !account.is_some_and(|job| never_lived(job) || was_revived(job)))
 }
 
 /// Entered as cancelled, or may have; nobody had it.
@@ -52,4 +63,10 @@ pub(super) fn never_lived(account: &Account) -> bool {
         Some(seen) => seen.state == State::Cancelled,
         None => !account.deletes.is_empty(),
     }
+}
+
+/// Whether a client retried it before its first attempt.
+pub(super) fn was_revived(account: &Account) -> bool {
+    let first = account.holds.first().map_or(u64::MAX, |hold| hold.began.at);
+    account.reruns.iter().any(|rerun| rerun.sent.at < first)
 }

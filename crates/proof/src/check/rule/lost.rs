@@ -1,7 +1,6 @@
 //! Every job whose add was acknowledged, and every job whose end was acknowledged,
 //! is in the final listing, with its tenant, type and parent. A delete that was not refused excuses
-//! its absence, `FinishJob` too (Bedrock removes what has finished), and retention if the run was
-//! longer.
+//! its absence, and retention if the run was longer.
 //!
 //! A tenant whose jobs were never listed is a violation: nothing is known of them.
 //!
@@ -11,12 +10,15 @@
 use std::collections::BTreeMap;
 
 use crate::check::{Evidence, Findings, Terms};
-use crate::ledger::{Account, How, Ledger};
+use crate::history::JobId;
+use crate::ledger::{Account, End, How, Ledger};
 
 pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     let mut unlisted = BTreeMap::new();
     for account in &ledger.accounts {
-        let ended = account.ends.iter().any(|end| end.span.done.is_some());
+        // An end that was only seen was never acknowledged.
+        let ended = |end: &End| end.span.done.is_some() && !matches!(end.how, How::Looked(_));
+        let ended = account.ends.iter().any(ended);
         if !account.acknowledged && !ended {
             continue;
         }
@@ -44,8 +46,19 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
 }
 
 fn may_be_gone(ledger: &Ledger, account: &Account, terms: &Terms) -> bool {
-    let finished = account.ends.iter().any(|end| end.how == How::BedrockFinish);
-    finished || !account.deletes.is_empty() || ledger.may_be_purged(account, terms)
+    !account.deletes.is_empty() || ledger.may_be_purged(account, terms)
+}
+
+/// Whether it may have been detached from its parent: a Bedrock worker that reports a parent has
+/// seen its children that have ended; a child whose parent is gone is none any more; nor is one
+/// that a Bedrock worker reports when its parent has ended, such as after a retry.
+fn may_be_detached(ledger: &Ledger, child: &Account, parent: JobId) -> bool {
+    ledger.account(parent).is_some_and(|parent| {
+        let reported = parent.ends.iter().any(|end| end.how.is_of_bedrock());
+        let mut reports = child.ends.iter().filter(|end| end.how.is_of_bedrock());
+        let has_ended = |until: u64| parent.ends.iter().any(|end| end.span.sent.at <= until);
+        reported || !parent.deletes.is_empty() || reports.any(|end| has_ended(end.span.until()))
+    })
 }
 
 /// The job is there, but not as it was added.
@@ -61,6 +74,8 @@ fn differs(ledger: &Ledger, account: &Account, found: &mut Findings) {
     let own = ledger.add_of(account).filter(|add| add.unique.is_none() && add.key.is_none());
     if let Some(add) = own
         && add.parent != seen.parent
+        && !(seen.parent.is_none()
+            && add.parent.is_some_and(|id| may_be_detached(ledger, account, id)))
     {
         wrong.push(format!("its parent was {:?}", add.parent.map(|id| id.0)));
     }

@@ -19,6 +19,11 @@
 //! | `rate` | no more jobs of a type start in a time than allowed |
 //! | `order` | jobs of a type start in the order of their adds |
 //! | `fairness` | a type is not passed over too often |
+//! | `early` | a job does not start before its time |
+//! | `expired` | a job whose time is over is not claimed |
+//! | `round` | a job that repeats comes due again |
+//! | `family` | parents and children wait for each other |
+//! | `fence` | only the newest claim of a job is obeyed |
 //! | `counts` | the status counts the jobs that are listed |
 //! | `segment` | shared by limits: when which limit was certainly in force |
 
@@ -26,8 +31,12 @@ mod add_once;
 mod after_end;
 mod concurrency;
 mod counts;
+mod early;
+mod expired;
 mod extra_run;
 mod fairness;
+mod family;
+mod fence;
 mod follower;
 mod idempotency;
 mod in_force;
@@ -36,6 +45,7 @@ mod order;
 mod overlap;
 mod rate;
 mod refused;
+mod round;
 mod segment;
 mod stuck;
 mod token;
@@ -55,7 +65,7 @@ pub struct Rule {
     pub(super) check: fn(&Ledger, &Terms, &mut Findings),
 }
 
-pub static RULES: [Rule; 18] = [
+pub static RULES: [Rule; 23] = [
     Rule { name: "whole", promise: "The history itself is whole.", check: whole::check },
     Rule {
         name: "lost",
@@ -132,6 +142,31 @@ pub static RULES: [Rule; 18] = [
         name: "fairness",
         promise: "A type with ready jobs is not passed over more often than the bound.",
         check: fairness::check,
+    },
+    Rule {
+        name: "early",
+        promise: "A job does not start before its time, nor before its pause is over.",
+        check: early::check,
+    },
+    Rule {
+        name: "expired",
+        promise: "A job whose time is over is not claimed any more.",
+        check: expired::check,
+    },
+    Rule {
+        name: "round",
+        promise: "A job that repeats comes due again after the end of a round.",
+        check: round::check,
+    },
+    Rule {
+        name: "family",
+        promise: "A parent waits for its children, and they wait for its attempt to end.",
+        check: family::check,
+    },
+    Rule {
+        name: "fence",
+        promise: "Only the newest claim of a job is obeyed, and its result counts.",
+        check: fence::check,
     },
     Rule {
         name: "counts",

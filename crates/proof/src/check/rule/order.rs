@@ -11,7 +11,8 @@
 //!   contexts work side by side;
 //! - both starts are first attempts, and B's claim was answered before A's was sent;
 //! - from A's add to its start there was no fault, no retry of A after a cancel, and no claim of
-//!   the tenant whose answer was lost: it may have held A for a time.
+//!   the tenant whose answer was lost: it may have held A for a time;
+//! - B was not requeued or retried, which may put it in front.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +109,9 @@ fn compare(
     terms: &Terms,
     found: &mut Findings,
 ) {
-    if earlier.undisturbed && terms.before(later.start.began.at, earlier.start.asked.at) {
+    let in_turn = later.account.reruns.is_empty();
+    if earlier.undisturbed && in_turn && terms.before(later.start.began.at, earlier.start.asked.at)
+    {
         let ids = [earlier.account.id, later.account.id];
         let what = format!("job {} started before job {}, which is older", ids[1], ids[0]);
         let adds = [earlier, later].into_iter().filter_map(|m| ledger.add_evidence(m.account));

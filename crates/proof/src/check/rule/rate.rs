@@ -10,7 +10,6 @@
 use crate::check::{Findings, Terms};
 use crate::ledger::{Hold, Ledger, Start};
 
-use super::concurrency::claimed_from;
 use super::segment::{Segment, segments};
 
 /// For rounding, in starts.
@@ -53,7 +52,7 @@ fn windows(
 ) {
     let first = starts.partition_point(|start| ledger.hold(*start).began.at <= segment.from);
     let within = |start: &&Start| {
-        claimed_from(ledger.hold(**start), terms) > segment.from.saturating_add(terms.slack_ns)
+        ledger.hold(**start).not_before(terms) > segment.from.saturating_add(terms.slack_ns)
     };
     let until = |start: &&Start| ledger.hold(**start).began.at <= segment.to;
     let starts: Vec<&Start> = starts[first..].iter().take_while(until).filter(within).collect();
@@ -87,7 +86,7 @@ fn windows(
 /// For each start, the earliest time at which it or a later one may have been: never falls.
 fn earliest(ledger: &Ledger, starts: &[&Start], terms: &Terms) -> Vec<u64> {
     let mut from: Vec<u64> =
-        starts.iter().map(|start| claimed_from(ledger.hold(**start), terms)).collect();
+        starts.iter().map(|start| ledger.hold(**start).not_before(terms)).collect();
     let mut earliest = u64::MAX;
     for at in from.iter_mut().rev() {
         earliest = earliest.min(*at);

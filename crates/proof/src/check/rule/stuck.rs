@@ -37,7 +37,7 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
 
 fn could_run(ledger: &Ledger, account: &Account) -> bool {
     let add = ledger.add_of(account);
-    ledger.runs_once(account) && add.is_none_or(|add| !add.delayed && add.parent.is_none())
+    ledger.runs_once(account) && add.is_none_or(|add| add.delay_ns == 0 && add.parent.is_none())
 }
 
 fn is_held(ledger: &Ledger, account: &Account) -> bool {

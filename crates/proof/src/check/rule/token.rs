@@ -1,17 +1,38 @@
-//! A later claim of a job has a larger token, and no two claims have the same one. No fault excuses
-//! this: tokens are what outside resources rely on when everything else has failed.
+//! A later claim of a job has a larger token, and no two claims have the same one. Tokens are what
+//! outside resources rely on when everything else has failed, so only one fault excuses a smaller
+//! one: a store that has forgotten the claim before it, while its daemons lived on.
+//!
+//! A report is acknowledged only under a token that a claim of the job had.
 //!
 //! Cannot see: the order of claims that were under way at the same time; attempts without a token
 //! (Bedrock, and handlers that do not write it down).
 
 use crate::check::{Findings, Terms};
-use crate::ledger::{Account, Hold, Ledger};
+use crate::ledger::{Account, End, Hold, How, Ledger};
 
 pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     for account in ledger.accounts.iter().filter(|account| account.holds.len() > 1) {
         let holds: Vec<&Hold> = account.holds.iter().filter(|hold| hold.token.is_some()).collect();
-        for (first, second) in twins(&holds).chain(shrunk(&holds, terms)) {
+        let forgotten = |(first, second): &(&Hold, &Hold)| {
+            ledger.faults.may_have_forgotten(first.not_before(terms), second.began.at)
+        };
+        let shrunk = shrunk(&holds, terms).filter(|pair| !forgotten(pair));
+        for (first, second) in twins(&holds).chain(shrunk) {
             report(ledger, account, first, second, found);
+        }
+    }
+    for account in &ledger.accounts {
+        reports(ledger, account, found);
+    }
+}
+
+/// Acknowledged reports whose token no claim had. What older tokens may do says `fence`.
+fn reports(ledger: &Ledger, account: &Account, found: &mut Findings) {
+    let is_report = |end: &&End| matches!(end.how, How::Finish(_) | How::Release);
+    for end in account.ends.iter().filter(is_report).filter(|end| end.span.done.is_some()) {
+        if !account.holds.iter().any(|hold| hold.token == end.token) {
+            let what = format!("a report of job {} has a token that no claim had", account.id);
+            found.add([account.id], what, [ledger.end_evidence(account, end)]);
         }
     }
 }
@@ -40,7 +61,8 @@ fn shrunk<'a>(holds: &[&'a Hold], terms: &Terms) -> impl Iterator<Item = (&'a Ho
     }
     let mut pairs = Vec::new();
     for hold in holds {
-        let earlier = holds.partition_point(|other| terms.before(other.began.at, hold.asked.at));
+        let asked = hold.not_before(terms);
+        let earlier = holds.partition_point(|other| terms.before(other.began.at, asked));
         let before = earlier.checked_sub(1).map(|last| largest[last]);
         pairs.extend(before.filter(|before| before.token > hold.token).map(|first| (first, *hold)));
     }

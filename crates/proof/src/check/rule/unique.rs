@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::check::{Evidence, Findings, Terms};
 use crate::history::JobId;
-use crate::ledger::{Account, AddAccount, Door, Ledger};
+use crate::ledger::{Account, AddAccount, Ledger};
 
 pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     let mut keys: BTreeMap<_, Vec<&AddAccount>> = BTreeMap::new();
@@ -80,11 +80,7 @@ fn alive_until(ledger: &Ledger, account: &Account, terms: &Terms) -> Option<u64>
         return Some(ledger.end_at);
     }
     let fresh = account.holds.iter().filter(|hold| !ledger.may_be_stale(account, hold, terms));
-    let alive = fresh.map(|hold| match hold.door {
-        Door::Handler => hold.began.at.saturating_sub(terms.claim_ahead_ns),
-        Door::Pull | Door::Bedrock => hold.asked.at,
-    });
-    alive.max()
+    fresh.map(|hold| hold.not_before(terms)).max()
 }
 
 /// Several live jobs with one key in the final listing.

@@ -99,6 +99,85 @@ fn a_key_is_forgotten_after_its_time() {
     assert_eq!(step(2), ["idempotency"]);
 }
 
+#[test]
+fn an_add_that_is_sent_again_when_its_key_is_forgotten_adds_again() {
+    let step = |hours: i64| {
+        let mut story = Story::new();
+        story.request(add(70, 1, Some("k"), plain()), unknown());
+        let kind = FaultKind::ClockStep { by_ms: hours * 3_600_000 };
+        story.fault_on(kind, Target::All, 1);
+        story.request(add(70, 1, Some("k"), plain()), ids(&[2]));
+        story.seen_from(1, State::Queued, FIRST).seen_from(2, State::Queued, FIRST).broken()
+    };
+    assert_eq!(step(-25), NONE);
+    assert_eq!(step(2), ["add_once"]);
+}
+
+#[test]
+fn a_keyed_add_that_is_sent_again_after_that_time_adds_its_jobs_again() {
+    let step = |hours: i64| {
+        let mut story = Story::new();
+        story.request(add(70, 1, Some("k"), plain()), ids(&[1]));
+        let kind = FaultKind::ClockStep { by_ms: hours * 3_600_000 };
+        story.fault_on(kind, Target::All, 1);
+        story.request(add(70, 1, Some("k"), plain()), unknown());
+        story.seen_from(1, State::Queued, FIRST).seen_from(2, State::Queued, FIRST).broken()
+    };
+    assert_eq!(step(25), NONE);
+    assert_eq!(step(2), ["add_once"]);
+}
+
+/// The store had carried it out, its answer was lost, and the add went into the journal.
+#[test]
+fn a_keyed_add_enters_twice_only_if_its_key_is_forgotten_on_the_way_through_a_journal() {
+    let entered = |cut_off: &str, hours: i64, jobs: u64| {
+        let mut story = Story::new();
+        let op = story.send("client", add(70, 1, Some("k"), plain()));
+        story.fault(FaultKind::Partition, cut_off, 5).answer(op, ids(&[2]));
+        let kind = FaultKind::ClockStep { by_ms: hours * 3_600_000 };
+        story.fault_on(kind, Target::All, 1);
+        (1..=jobs).for_each(|job| {
+            story.seen_from(job, State::Queued, FIRST);
+        });
+        story.broken()
+    };
+    assert_eq!(entered("d1", 25, 2), NONE);
+    assert_eq!(entered("d1", 2, 2), ["add_once"]);
+    assert_eq!(entered("d2", 25, 2), ["add_once"], "it was in contact");
+    assert_eq!(entered("d1", 25, 3), ["add_once"], "two tries, three jobs");
+}
+
+#[test]
+fn a_second_set_of_a_key_may_run_if_a_client_asks_for_it() {
+    let revived = |asked: bool| {
+        let mut story = Story::new();
+        story.request(add(70, 1, Some("k"), plain()), ids(&[1]));
+        story.request(add(70, 1, Some("k"), plain()), ids(&[2]));
+        if asked {
+            story.request(retry(2), done());
+        }
+        story.run("d1/c", 2, 1, 200).seen_from(2, State::Finished, FIRST);
+        story.seen_from(1, State::Queued, FIRST).broken()
+    };
+    assert_eq!(revived(true), NONE);
+    assert!(revived(false).contains(&"idempotency"));
+}
+
+#[test]
+fn a_keyed_add_runs_twice_only_if_a_client_asks_for_it() {
+    let revived = |asked: bool| {
+        let mut story = Story::new();
+        story.request(add(70, 1, Some("k"), plain()), ids(&[1]));
+        story.run("d1/c", 2, 1, 200).seen_from(2, State::Finished, FIRST);
+        if asked {
+            story.request(retry(1), done());
+        }
+        story.run("d1/c", 1, 1, 200).seen_from(1, State::Finished, FIRST).broken()
+    };
+    assert_eq!(revived(true), NONE);
+    assert_eq!(revived(false), ["add_once"]);
+}
+
 fn unique() -> Form {
     Form { unique: Some("u".into()), ..plain() }
 }

@@ -1,7 +1,8 @@
 //! `lost`, `stuck`, `after_end`, `in_force`, `refused` by result.
 
 use super::story::{
-    LEASE_MS, MS, NONE, Story, cancel, delete, done, finish, plain, refused, retry, seen, unknown,
+    LEASE_MS, MS, NONE, Story, add, cancel, delete, done, finish, ids, plain, refused, retry, seen,
+    unknown,
 };
 use crate::history::{FaultKind, Form, JobId, Operation, Seen, State, Target};
 
@@ -34,7 +35,7 @@ fn a_tenant_that_nobody_listed_proves_nothing() {
 fn a_job_whose_end_was_acknowledged_is_not_lost_either() {
     assert_eq!(Story::new().claim("w", 1, 5).finish(1, 5, 200).broken(), ["lost"]);
     let finish_job = Operation::FinishJob { tenant: "a".into(), job: JobId(1), data: None };
-    assert_eq!(Story::new().add(1).request(finish_job, done()).broken(), NONE);
+    assert_eq!(Story::new().add(1).request(finish_job, done()).broken(), ["lost"]);
 }
 
 #[test]
@@ -45,6 +46,25 @@ fn a_job_is_listed_as_it_was_added() {
     assert_eq!(Story::new().add_as(1, orphan.clone()).seen_as(seen(1)).broken(), ["lost"]);
     let child = Seen { parent: Some(JobId(9)), ..seen(1) };
     assert_eq!(Story::new().add_as(1, orphan).seen_as(child).broken(), NONE);
+}
+
+#[test]
+fn a_job_that_entered_as_cancelled_for_its_key_is_gone_after_some_days() {
+    let later = |days: i64, adds: u64| {
+        let mut story = Story::new();
+        (1..=adds).for_each(|job| {
+            story.request(add(70, 1, Some("k"), plain()), ids(&[job]));
+        });
+        let kind = FaultKind::ClockStep { by_ms: days * 24 * 3_600_000 };
+        story.fault_on(kind, Target::All, 1);
+        (2..=adds).for_each(|job| {
+            story.seen(job, State::Queued);
+        });
+        story.broken().contains(&"lost")
+    };
+    assert!(!later(5, 2));
+    assert!(later(3, 2), "it is kept so long");
+    assert!(later(5, 1), "no other add had its key");
 }
 
 #[test]
@@ -134,6 +154,19 @@ fn a_stopped_daemon_may_begin_what_was_cancelled_meanwhile() {
     assert_eq!(story.broken(), NONE);
 }
 
+/// A claim is at most so much older than the run.
+#[test]
+fn a_fault_long_before_a_run_does_not_explain_that_it_comes_after_the_end() {
+    let began_after = |ms| {
+        let mut story = Story::new();
+        story.add(1).request(cancel(1), done()).fault(FaultKind::Stop, "d2", 10).wait(ms);
+        story.run("d2/c", 1, 1, 200).seen(1, State::Cancelled).broken()
+    };
+    let ahead_ms = Story::new().terms.claim_ahead_ns / MS;
+    assert_eq!(began_after(LEASE_MS + ahead_ms - 10), NONE);
+    assert_eq!(began_after(LEASE_MS + ahead_ms + 10), ["after_end"]);
+}
+
 #[test]
 fn an_acknowledged_end_is_in_force() {
     let finished = |seen: Seen| {
@@ -144,6 +177,7 @@ fn an_acknowledged_end_is_in_force() {
     assert_eq!(finished(listed.clone()), NONE);
     assert_eq!(finished(Seen { state: State::Queued, ..listed.clone() }), ["in_force"]);
     assert_eq!(finished(Seen { status: Some(201), ..listed.clone() }), ["in_force"]);
+    assert_eq!(finished(Seen { attempts: 2, ..listed.clone() }), ["in_force"]);
     assert_eq!(finished(Seen { result: Some("other".into()), ..listed }), ["in_force"]);
 
     let cancelled = |state| Story::new().add(1).request(cancel(1), done()).seen(1, state).broken();
@@ -182,11 +216,27 @@ fn a_late_owner_whose_finish_is_accepted_is_found_although_a_fault_explains_its_
     let mut story = Story::new();
     story.add(1).claim("d1/w", 1, 5).wait(600).claim_attempt("d1/v", 1, 6, 2);
     story.finish(1, 6, 200).finish(1, 5, 200).seen(1, State::Finished);
-    assert_eq!(story.broken(), ["in_force"]);
+    assert_eq!(story.broken(), ["in_force", "fence"]);
     let mut fenced = Story::new();
     fenced.add(1).claim("d1/w", 1, 5).wait(600).claim_attempt("d1/v", 1, 6, 2);
     fenced.finish(1, 6, 200).request(finish(1, 5, 200), refused());
     assert_eq!(fenced.seen(1, State::Finished).broken(), NONE);
+}
+
+/// The first finish is acknowledged last.
+#[test]
+fn a_job_may_end_again_after_a_retry_between_two_ends_that_overlap() {
+    let twice = |retried: bool| {
+        let mut story = Story::new();
+        let first = story.add(1).claim("w", 1, 5).send("w", finish(1, 5, 200));
+        if retried {
+            story.request(retry(1), done());
+        }
+        story.claim_attempt("v", 1, 6, 1).finish(1, 6, 200).answer(first, done());
+        story.seen(1, State::Finished).broken()
+    };
+    assert_eq!(twice(true), NONE);
+    assert!(twice(false).contains(&"in_force"));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn an_attempt_that_runs_again_emits_nothing() {
 
 #[test]
 fn a_power_cut_may_undo_an_end_with_a_follower_that_has_run_already() {
-    let with = |fault: bool| {
+    let with = |fault: Option<(FaultKind, Target)>| {
         let mut story = with_then();
         story.run("d1/c", 1, 1, 200);
         story.event(Event::Began(Began {
@@ -98,11 +98,21 @@ fn a_power_cut_may_undo_an_end_with_a_follower_that_has_run_already() {
             token: None,
             origin: Some(THEN),
         }));
-        if fault {
-            story.fault_on(FaultKind::PowerCut, Target::All, 10).run("d1/e", 1, 1, 200);
+        if let Some((kind, target)) = fault {
+            story.fault_on(kind, target, 10).run("d1/e", 1, 1, 200);
         }
         story.seen(1, State::Finished).seen_from(3, State::Queued, THEN).broken()
     };
-    assert_eq!(with(true), NONE);
-    assert_eq!(with(false), ["follower"]);
+    assert_eq!(with(Some((FaultKind::PowerCut, Target::All))), NONE);
+    assert_eq!(with(None), ["follower"]);
+    let daemon = || Target::Daemon("d1".into());
+    for (kind, target) in [
+        (FaultKind::Kill, daemon()),
+        (FaultKind::TornTail, daemon()),
+        (FaultKind::DamagedJournal, daemon()),
+        (FaultKind::Stop, Target::Holder("d1/c".into())),
+        (FaultKind::ClockStep { by_ms: 3_600_000 }, Target::All),
+    ] {
+        assert!(with(Some((kind, target))).contains(&"follower"), "{kind:?} undoes nothing");
+    }
 }

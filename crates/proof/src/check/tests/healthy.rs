@@ -22,11 +22,11 @@ fn a_healthy_run_passes_every_rule() {
     keys(&mut story);
     changes(&mut story);
     family(&mut story);
-    story.counted(State::Finished, 12).counted(State::Cancelled, 2).counted(State::Queued, 3);
+    story.counted(State::Finished, 13).counted(State::Cancelled, 2).counted(State::Queued, 3);
     let report = story.report();
     assert!(report.is_clean(), "{report}");
     let coverage = &report.coverage;
-    assert!(coverage.jobs == 17 && coverage.listed == 17 && coverage.faults == 3, "{coverage:?}");
+    assert!(coverage.jobs == 17 && coverage.listed == 18 && coverage.faults == 3, "{coverage:?}");
 }
 
 /// Claims, renewals, releases, a lost lease, a refused late finish.
@@ -37,12 +37,13 @@ fn pulled(story: &mut Story) {
     story.wait(50).claim_attempt("w", 2, 8, 2).finish(2, 8, 200);
     story.claim("w", 3, 9).wait(PULL_LEASE_MS).claim_attempt("v", 3, 10, 2);
     story.request(finish(3, 9, 200), refused()).finish(3, 10, 200);
-    let result = |job, token: u64| Seen {
+    let result = |job, attempts, token: u64| Seen {
+        attempts,
         result: Some(format!("result {token}")),
         status: Some(200),
         ..seen(job)
     };
-    story.seen_as(result(1, 5)).seen_as(result(2, 8)).seen_as(result(3, 10));
+    story.seen_as(result(1, 1, 5)).seen_as(result(2, 2, 8)).seen_as(result(3, 2, 10));
 }
 
 /// Handlers, a kill, a stop past the lease, a follower, emits.
@@ -96,7 +97,7 @@ fn changes(story: &mut Story) {
     story.answer(op, Answer::Done(Outcome::Jobs(vec![job])));
     story.request(cancel(35), refused());
     let finish = Operation::FinishJob { tenant: "a".into(), job: JobId(35), data: None };
-    story.request(finish, done());
+    story.request(finish, done()).seen(35, State::Finished);
     story.add(36).request(claim_of(&["t"]), unknown()).request(cancel(36), done());
     story.seen(36, State::Cancelled);
 }

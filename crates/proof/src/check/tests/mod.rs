@@ -3,9 +3,12 @@
 
 mod adds;
 mod ends;
+mod families;
+mod fences;
 mod followers;
 mod healthy;
 mod limits;
 mod order;
 mod owners;
 mod story;
+mod times;

@@ -1,9 +1,11 @@
 //! `order`, `fairness`, `counts`, `whole`.
 
 use super::story::{
-    NONE, Story, add, cancel, claim_of, claimed, done, ids, plain, retry, seen, unknown,
+    MS, NONE, Story, add, began, cancel, claim_of, claimed, done, ids, plain, retry, seen, unknown,
 };
-use crate::history::{Add, Answer, Event, FaultKind, Form, JobId, Operation, Outcome, Seen, State};
+use crate::history::{
+    Add, Answer, Began, Event, FaultKind, Form, JobId, Operation, Outcome, Seen, State,
+};
 
 fn claim_each(story: &mut Story, jobs: &[u64]) -> Vec<&'static str> {
     for job in jobs {
@@ -55,6 +57,10 @@ fn lost_claims_and_faults_leave_the_order_open() {
     let mut moved = Story::new();
     moved.add(1).add(2).request(cancel(1), done()).request(retry(1), done());
     assert_eq!(claim_each(&mut moved, &[2, 1]), NONE, "it starts anew");
+    let mut in_front = Story::new();
+    let (tenant, jobs) = ("a".to_owned(), vec![JobId(2)]);
+    in_front.add(1).add(2).request(Operation::RequeueJobs { tenant, jobs }, done());
+    assert_eq!(claim_each(&mut in_front, &[2, 1]), NONE, "it is put in front");
     let mut earlier = Story::new();
     earlier.request(claim_of(&["t"]), unknown()).wait(60_000).add(1).add(2);
     assert_eq!(claim_each(&mut earlier, &[2, 1]), ["order"], "long over");
@@ -70,6 +76,7 @@ fn passing(passed: u64, most: Option<u64>) -> Story {
         count: 1,
         mark: 1,
         idempotency_key: None,
+        bedrock: false,
         form: plain(),
     };
     story.request(Operation::Add(Box::new(other)), ids(&[1]));
@@ -91,6 +98,22 @@ fn a_type_is_not_passed_over_too_often() {
     assert_eq!(passing(10, Some(9)).broken(), ["fairness"]);
     assert_eq!(passing(9, Some(9)).broken(), NONE);
     assert_eq!(passing(10, None).broken(), NONE);
+}
+
+#[test]
+fn the_start_of_a_context_is_not_passing_over() {
+    let passed = |start_ms| {
+        let mut story = passing(0, Some(9));
+        story.terms.context_start_ns = start_ms * MS;
+        story.add(2);
+        for job in 100..120 {
+            let other = Began { type_name: "u".into(), ..began("d1/c", job) };
+            story.event(Event::Began(other)).ended("d1/c", job, 200);
+        }
+        story.run("d1/d", 2, 1, 200).seen(2, State::Finished).broken()
+    };
+    assert_eq!(passed(0), ["fairness"]);
+    assert_eq!(passed(500), NONE);
 }
 
 #[test]

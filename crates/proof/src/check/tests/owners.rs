@@ -1,8 +1,8 @@
 //! `overlap`, `token`, `extra_run`.
 
 use super::story::{
-    LEASE_MS, MS, NONE, PULL_LEASE_MS, Story, cancel, claimed, done, plain, release, renew, retry,
-    unknown,
+    LEASE_MS, MS, NONE, PULL_LEASE_MS, Story, cancel, claim_of, claimed, done, plain, release,
+    renew, retry, unknown,
 };
 use crate::history::{Answer, FaultKind, Form, JobId, Operation, Outcome, State, Target};
 
@@ -84,12 +84,41 @@ fn tokens_grow() {
 }
 
 #[test]
+fn tokens_may_shrink_only_if_the_store_has_forgotten_a_claim() {
+    let tokens = |kind, first, second| {
+        let mut story = Story::new();
+        story.add(1).claim("w", 1, first).fault_on(kind, Target::All, 1).wait(600);
+        story.claim_attempt("v", 1, second, 2).seen(1, State::Running).broken()
+    };
+    assert_eq!(tokens(FaultKind::StoreForgets, 6, 5), NONE);
+    assert_eq!(tokens(FaultKind::StoreForgets, 5, 5), ["token"]);
+    assert_eq!(tokens(FaultKind::PowerCut, 6, 5), ["token"]);
+}
+
+#[test]
+fn a_report_needs_the_token_of_the_newest_claim() {
+    let story = |token, fault: Option<FaultKind>| {
+        let mut story = Story::new();
+        story.add(1).claim("w", 1, 5).wait(600).claim_attempt("v", 1, 6, 2);
+        if let Some(kind) = fault {
+            story.fault_on(kind, Target::All, 1);
+        }
+        story.wait(1).finish(1, token, 200).seen(1, State::Finished).broken()
+    };
+    assert_eq!(story(6, None), NONE);
+    assert_eq!(story(5, None), ["fence"]);
+    assert_eq!(story(7, None), ["token"]);
+    assert_eq!(story(5, Some(FaultKind::PowerCut)), NONE);
+    assert_eq!(story(5, Some(FaultKind::Kill)), ["fence"]);
+}
+
+#[test]
 fn tokens_of_claims_at_the_same_time_have_no_order() {
     let mut story = Story::new();
     story.add(1);
     let get = |job: u64, token| Answer::Done(Outcome::Jobs(vec![claimed(job, "t", token)]));
-    let first = story.send("w", super::story::claim_of(&["t"]));
-    let second = story.send("v", super::story::claim_of(&["t"]));
+    let first = story.send("w", claim_of(&["t"]));
+    let second = story.send("v", claim_of(&["t"]));
     story.answer(first, get(1, 6)).request(release(1, 6), done());
     story.answer(second, get(1, 5)).seen(1, State::Running);
     assert_eq!(story.broken(), NONE);
@@ -130,6 +159,61 @@ fn a_second_run_needs_a_reason() {
         story.fault_on(FaultKind::Kill, context.clone(), 10);
     };
     assert_eq!(twice(200, &kill), NONE);
+}
+
+/// What happens long after the end of a run has nothing to do with it, unless it undoes the end.
+#[test]
+fn a_fault_long_after_its_end_does_not_explain_that_a_job_runs_again() {
+    let twice = |first_status, between: &dyn Fn(&mut Story)| {
+        let mut story = Story::new();
+        story.add(1).run("d1/c", 1, 1, first_status);
+        between(&mut story);
+        story.wait(10).run("d1/e", 1, 2, 200).seen(1, State::Finished).broken()
+    };
+    // Later, so that the second run was certainly not claimed before the first one's end.
+    let ahead_ms = Story::new().terms.claim_ahead_ns / MS;
+    let late = |kind, target: Target| {
+        move |story: &mut Story| {
+            story.wait(LEASE_MS + ahead_ms).fault_on(kind, target.clone(), 10);
+        }
+    };
+    let daemon = Target::Daemon("d1".into());
+    for kind in [FaultKind::Kill, FaultKind::Stop, FaultKind::StoreHang, FaultKind::TornTail] {
+        assert_eq!(twice(200, &late(kind, daemon.clone())), ["extra_run"], "{kind:?}");
+        assert_eq!(twice(500, &late(kind, daemon.clone())), NONE, "{kind:?}");
+    }
+    let step = FaultKind::ClockStep { by_ms: 3_600_000 };
+    assert_eq!(twice(200, &late(step, Target::All)), ["extra_run"]);
+    assert_eq!(twice(200, &late(FaultKind::Kill, Target::Holder("d1/c".into()))), ["extra_run"]);
+    for kind in [FaultKind::PowerCut, FaultKind::StoreForgets, FaultKind::FailedSync] {
+        assert_eq!(twice(200, &late(kind, Target::All)), NONE, "{kind:?}");
+    }
+    let mut under_way = Story::new();
+    let hang = FaultKind::StoreHang;
+    under_way.add(1).began("d1/c", 1, 1);
+    under_way.during(hang, Target::All, |story| {
+        story.ended("d1/c", 1, 200).wait(3 * LEASE_MS);
+    });
+    under_way.wait(2 * LEASE_MS).run("d2/c", 1, 2, 200).seen(1, State::Finished);
+    assert_eq!(under_way.broken(), NONE, "the end could not be stored");
+}
+
+/// The first claim is answered after the second one, which a retry explains.
+#[test]
+fn a_second_run_comes_after_the_one_with_the_smaller_token() {
+    let answered_late = |retried: bool| {
+        let mut story = Story::new();
+        let early = story.add(1).send("w", claim_of(&["t"]));
+        story.request(cancel(1), done());
+        if retried {
+            story.request(retry(1), done());
+        }
+        let late = Answer::Done(Outcome::Jobs(vec![claimed(1, "t", 5)]));
+        story.claim("v", 1, 6).finish(1, 6, 200).answer(early, late);
+        story.seen(1, State::Finished).broken()
+    };
+    assert_eq!(answered_late(true), NONE);
+    assert!(answered_late(false).contains(&"extra_run"));
 }
 
 #[test]
@@ -182,7 +266,7 @@ fn bedrock_workers_keep_a_job_until_they_report() {
             let job = crate::history::Claimed { token: None, ..claimed(1, "t", 0) };
             story.answer(op, Answer::Done(Outcome::Jobs(vec![job])));
             if retried {
-                let back = Operation::RetryJob { tenant: "a".into(), job: JobId(1) };
+                let back = Operation::RetryJob { tenant: "a".into(), job: JobId(1), data: None };
                 story.request(back, done());
             }
             story.wait(60_000);
@@ -191,6 +275,23 @@ fn bedrock_workers_keep_a_job_until_they_report() {
     };
     assert_eq!(twice(false), ["overlap", "extra_run"]);
     assert_eq!(twice(true), NONE);
+}
+
+#[test]
+fn a_retry_that_crosses_a_claim_may_take_the_job_from_it() {
+    let crossed = |retried: bool| {
+        let mut story = Story::new();
+        let early = story.add(1).send("w", claim_of(&["t"]));
+        let again = retried.then(|| story.send("client", retry(1)));
+        story.answer(early, Answer::Done(Outcome::Jobs(vec![claimed(1, "t", 5)])));
+        story.claim_attempt("v", 1, 6, 2);
+        if let Some(again) = again {
+            story.answer(again, done());
+        }
+        story.seen(1, State::Running).broken()
+    };
+    assert_eq!(crossed(true), NONE);
+    assert_eq!(crossed(false), ["overlap", "extra_run"]);
 }
 
 #[test]

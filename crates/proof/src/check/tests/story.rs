@@ -1,6 +1,8 @@
 //! Histories as stories: each step takes two milliseconds, twice the slack of the terms. Everything
 //! happens in the tenant `a`; contexts and workers are named `daemon/name`.
 
+use std::collections::HashMap;
+
 use crate::check::{Checker, Report, Terms};
 use crate::history::{
     Add, Answer, Began, Claimed, Ended, Event, FaultKind, Form, JobId, Operation, Origin, Outcome,
@@ -20,6 +22,8 @@ pub(super) struct Story {
     now: u64,
     op: u64,
     fault: u64,
+    /// The newest attempt of each job, as it is listed.
+    attempts: HashMap<JobId, u32>,
 }
 
 pub(super) fn plain() -> Form {
@@ -76,7 +80,8 @@ pub(super) fn limits(concurrency: Option<u32>, rate: Option<f64>) -> Operation {
 pub(super) fn add(mark: u64, count: u32, key: Option<&str>, form: Form) -> Operation {
     let (tenant, type_name) = ("a".into(), "t".into());
     let idempotency_key = key.map(Into::into);
-    Operation::Add(Box::new(Add { tenant, type_name, count, mark, idempotency_key, form }))
+    let bedrock = false;
+    Operation::Add(Box::new(Add { tenant, type_name, count, mark, idempotency_key, bedrock, form }))
 }
 
 impl Story {
@@ -88,7 +93,7 @@ impl Story {
             attempt_timeout_ns: 60_000 * MS,
             ..Terms::default()
         };
-        Story { terms, records: Vec::new(), now: 0, op: 0, fault: 0 }
+        Story { terms, records: Vec::new(), now: 0, op: 0, fault: 0, attempts: HashMap::new() }
     }
 
     pub(super) fn wait(&mut self, ms: u64) -> &mut Story {
@@ -97,6 +102,13 @@ impl Story {
     }
 
     pub(super) fn event(&mut self, event: Event) -> &mut Story {
+        match &event {
+            Event::Began(began) => drop(self.attempts.insert(began.job, began.attempt)),
+            Event::Answered { answer: Answer::Done(Outcome::Jobs(jobs)), .. } => {
+                self.attempts.extend(jobs.iter().map(|claimed| (claimed.job, claimed.attempt)));
+            }
+            _ => {}
+        }
         let line = self.records.len() as u32 + 1;
         self.records.push(Record { at: self.now, source: 0, line, event });
         self.wait(STEP_MS)
@@ -149,17 +161,7 @@ impl Story {
     }
 
     pub(super) fn began(&mut self, context: &str, job: u64, attempt: u32) -> &mut Story {
-        let daemon = context.split('/').next().unwrap().to_owned();
-        self.event(Event::Began(Began {
-            job: JobId(job),
-            tenant: "a".into(),
-            type_name: "t".into(),
-            attempt,
-            daemon,
-            context: context.into(),
-            token: None,
-            origin: None,
-        }))
+        self.event(Event::Began(Began { attempt, ..began(context, job) }))
     }
 
     pub(super) fn ended(&mut self, context: &str, job: u64, status: u16) -> &mut Story {
@@ -173,8 +175,11 @@ impl Story {
         status: u16,
         emitted: u32,
     ) -> &mut Story {
-        let context = context.into();
-        self.event(Event::Ended(Ended { job: JobId(job), context, status, emitted }))
+        self.ended_as(Ended { emitted, ..ended(context, job, status) })
+    }
+
+    pub(super) fn ended_as(&mut self, ended: Ended) -> &mut Story {
+        self.event(Event::Ended(ended))
     }
 
     pub(super) fn run(&mut self, context: &str, job: u64, attempt: u32, status: u16) -> &mut Story {
@@ -193,8 +198,22 @@ impl Story {
         self.event(Event::FaultEnded { fault })
     }
 
+    /// What happens while a fault is under way.
+    pub(super) fn during(
+        &mut self,
+        kind: FaultKind,
+        target: Target,
+        what: impl FnOnce(&mut Story),
+    ) -> &mut Story {
+        self.fault += 1;
+        let fault = self.fault;
+        what(self.event(Event::FaultBegan { fault, kind, target }));
+        self.event(Event::FaultEnded { fault })
+    }
+
     pub(super) fn seen(&mut self, job: u64, state: State) -> &mut Story {
-        self.seen_as(Seen { state, ..seen(job) })
+        let attempts = self.attempts.get(&JobId(job)).copied().unwrap_or(0);
+        self.seen_as(Seen { state, attempts, ..seen(job) })
     }
 
     pub(super) fn seen_from(&mut self, job: u64, state: State, origin: Origin) -> &mut Story {
@@ -230,6 +249,24 @@ impl Story {
     }
 }
 
+pub(super) fn began(context: &str, job: u64) -> Began {
+    Began {
+        job: JobId(job),
+        tenant: "a".into(),
+        type_name: "t".into(),
+        attempt: 1,
+        daemon: context.split('/').next().unwrap().to_owned(),
+        context: context.into(),
+        token: None,
+        origin: None,
+    }
+}
+
+pub(super) fn ended(context: &str, job: u64, status: u16) -> Ended {
+    let context = context.into();
+    Ended { job: JobId(job), context, status, emitted: 0, children: 0, data: None }
+}
+
 pub(super) fn claim_of(types: &[&str]) -> Operation {
     let types = types.iter().map(ToString::to_string).collect();
     Operation::Claim { tenant: "a".into(), types, limit: 10, lease_ns: PULL_LEASE_MS * MS }
@@ -242,6 +279,7 @@ pub(super) fn claimed(job: u64, type_name: &str, token: u64) -> Claimed {
         attempt: 1,
         token: Some(Token(token)),
         lease_ns: None,
+        resumed: false,
         origin: None,
     }
 }

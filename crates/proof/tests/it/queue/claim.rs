@@ -17,6 +17,7 @@ impl Queue {
         lease_ns: u64,
     ) -> Vec<Claimed> {
         self.break_leases(now);
+        self.expire(now);
         let wanted = |job: &Job| job.key.0 == tenant && types.contains(&job.key.1);
         let leaves = self.bug == Some(Bug::LeavesJobs);
         let cancelled = self.bug == Some(Bug::RunsCancelled);
@@ -82,6 +83,7 @@ impl Queue {
             attempt: job.attempt,
             token: Some(Token(token)),
             lease_ns: None,
+            resumed: false,
             origin: payload::read(&job.payload).0,
         }
     }
@@ -102,6 +104,15 @@ impl Queue {
     pub(crate) fn killed(&mut self, now: u64) {
         for job in self.jobs.values_mut().filter(|job| job.handled) {
             job.lease_until = job.lease_until.min(now + LEASE_NS);
+        }
+    }
+
+    fn expire(&mut self, now: u64) {
+        let overdue = |job: &&mut Job| job.expires_at.is_some_and(|at| at <= now);
+        for job in self.jobs.values_mut().filter(overdue) {
+            if job.state == State::Queued && self.bug != Some(Bug::RunsExpired) {
+                job.state = State::Failed;
+            }
         }
     }
 

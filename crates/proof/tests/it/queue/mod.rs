@@ -46,6 +46,8 @@ pub(crate) enum Bug {
     IgnoresConcurrency,
     IgnoresRates,
     NewestFirst,
+    StartsEarly,
+    RunsExpired,
     Miscounts,
 }
 
@@ -81,14 +83,16 @@ impl Queue {
             Operation::Add(add) => self.add(now, add),
             Operation::Cancel { job, .. } => self.cancel(*job),
             Operation::Retry { job, .. } => self.retry(now, *job),
-            Operation::Delete { job, .. } => match self.jobs.get(&job.0).map(|job| job.state) {
-                None => refused(404),
-                Some(State::Running) => refused(409),
-                Some(_) => {
-                    self.jobs.remove(&job.0);
-                    done()
+            Operation::Delete { job, .. } | Operation::DeleteJob { job, .. } => {
+                match self.jobs.get(&job.0).map(|job| job.state) {
+                    None => refused(404),
+                    Some(State::Running) => refused(409),
+                    Some(_) => {
+                        self.jobs.remove(&job.0);
+                        done()
+                    }
                 }
-            },
+            }
             Operation::Suspend { tenant, type_name } => {
                 self.suspended.insert((tenant.clone(), type_name.clone()));
                 done()
@@ -109,11 +113,10 @@ impl Queue {
             Operation::Claim { tenant, types, limit, lease_ns } => {
                 Answer::Done(Outcome::Jobs(self.claim(now, tenant, types, *limit, *lease_ns)))
             }
-            Operation::GetJob { tenant, types } => {
-                let mut jobs = self.claim(now, tenant, types, 1, u64::MAX / 2);
-                jobs.iter_mut().for_each(|job| job.token = None);
-                Answer::Done(Outcome::Jobs(jobs))
-            }
+            Operation::Progress { job, token, .. } => match self.held(*job, *token) {
+                Some(_) => done(),
+                None => refused(409),
+            },
             Operation::Renew { job, token, lease_ns, .. } => match self.held(*job, *token) {
                 Some(job) => {
                     job.lease_until = now + lease_ns;
@@ -137,10 +140,30 @@ impl Queue {
                 self.settle(now, *job, *status, data.clone(), 0);
                 done()
             }
-            Operation::FinishJob { job, .. } => self.bedrock(now, *job, 200),
-            Operation::FailJob { job, .. } => self.bedrock(now, *job, 400),
-            Operation::RetryJob { job, .. } => self.bedrock(now, *job, 100),
             Operation::Invalid { .. } => refused(400),
+            _ => self.apply_of_bedrock(now, operation),
+        }
+    }
+
+    fn apply_of_bedrock(&mut self, now: u64, operation: &Operation) -> Answer {
+        match operation {
+            Operation::GetJob { tenant, types } => {
+                let mut jobs = self.claim(now, tenant, types, 1, u64::MAX / 2);
+                jobs.iter_mut().for_each(|job| job.token = None);
+                Answer::Done(Outcome::Jobs(jobs))
+            }
+            Operation::GetJobs { tenant, types, limit } => {
+                let mut jobs = self.claim(now, tenant, types, *limit, u64::MAX / 2);
+                jobs.iter_mut().for_each(|job| job.token = None);
+                Answer::Done(Outcome::Jobs(jobs))
+            }
+            Operation::FinishJob { job, data, .. } => self.bedrock(now, *job, 200, data.clone()),
+            Operation::FailJob { job, .. } => self.bedrock(now, *job, 400, None),
+            Operation::RetryJob { job, .. } => self.bedrock(now, *job, 100, None),
+            Operation::RequeueJobs { jobs, .. } => self.requeue(now, jobs),
+            // It has no families.
+            Operation::CancelJob { .. } => refused(404),
+            _ => done(),
         }
     }
 
@@ -183,7 +206,10 @@ impl Queue {
             return JobId(*id);
         }
         let mut job = Job::new(key, payload::of_add(add, index), now);
-        job.run_at = now + form.delay_ns.unwrap_or(0);
+        if self.bug != Some(Bug::StartsEarly) {
+            job.run_at = now + form.delay_ns.unwrap_or(0);
+        }
+        job.expires_at = form.expires_ns.map(|expires| now + expires);
         job.priority = form.priority.unwrap_or(500);
         job.unique.clone_from(&form.unique);
         job.then.clone_from(&form.then);
@@ -218,8 +244,24 @@ impl Queue {
         if held || !job.state.is_ended() {
             return refused(409);
         }
+        self.again(now, id);
+        done()
+    }
+
+    fn again(&mut self, now: u64, id: JobId) {
         if let Some(job) = self.jobs.get_mut(&id.0) {
             (job.state, job.attempt, job.run_at) = (State::Queued, 0, now);
+            job.expires_at = None;
+        }
+    }
+
+    fn requeue(&mut self, now: u64, ids: &[JobId]) -> Answer {
+        for id in ids {
+            let open = |job: &Job| !matches!(job.state, State::Finished | State::Cancelled);
+            // A second holder of a unique key is not what this queue is about.
+            if self.jobs.get(&id.0).is_some_and(|job| open(job) && job.unique.is_none()) {
+                self.again(now, *id);
+            }
         }
         done()
     }
@@ -243,13 +285,10 @@ impl Queue {
         }
     }
 
-    fn bedrock(&mut self, now: u64, id: JobId, status: u16) -> Answer {
-        match self.jobs.get(&id.0).map(|job| (job.state, job.repeats)) {
-            Some((State::Running, repeats)) => {
-                self.settle(now, id, status, None, 0);
-                if status == 200 && !repeats {
-                    self.jobs.remove(&id.0);
-                }
+    fn bedrock(&mut self, now: u64, id: JobId, status: u16, data: Option<String>) -> Answer {
+        match self.jobs.get(&id.0).map(|job| job.state) {
+            Some(State::Running) => {
+                self.settle(now, id, status, data, 0);
                 done()
             }
             Some(_) => refused(405),

@@ -12,8 +12,11 @@ impl Run {
         // Closing requests are not lost: a driver would repeat them.
         let lost = boot != self.boot || self.rng.u8(..50) == 0;
         let lost = lost && !matches!(sender, Sender::Closing);
-        if let (true, Operation::GetJob { .. }, Answer::Done(Outcome::Jobs(jobs))) =
-            (lost, &what, &answer)
+        if let (
+            true,
+            Operation::GetJob { .. } | Operation::GetJobs { .. },
+            Answer::Done(Outcome::Jobs(jobs)),
+        ) = (lost, &what, &answer)
         {
             // Not delivered, so the job goes back: Bedrock's leases have no end.
             jobs.iter().for_each(|job| self.queue.undelivered(job.job));
@@ -29,7 +32,9 @@ impl Run {
             }
             Sender::Worker(number, acts, lease_ns) => match (&what, seen) {
                 (
-                    Operation::Claim { tenant, .. } | Operation::GetJob { tenant, .. },
+                    Operation::Claim { tenant, .. }
+                    | Operation::GetJob { tenant, .. }
+                    | Operation::GetJobs { tenant, .. },
                     Answer::Done(Outcome::Jobs(jobs)),
                 ) => {
                     let lease_ns = match &what {

@@ -41,7 +41,9 @@ impl Run {
     pub(super) fn handler_ends(&mut self, context: usize, job: &Claimed, plan: &Plan) {
         let status = plan.status(job.attempt);
         let context = format!("{context}-{}", self.boot);
-        self.write(Event::Ended(Ended { job: job.job, context, status, emitted: plan.emits }));
+        let data = job.token.map(|token| payload::of_result(job.job, &token.to_string()));
+        let (emitted, children) = (plan.emits, 0);
+        self.write(Event::Ended(Ended { job: job.job, context, status, emitted, children, data }));
         self.queue.settle_handled(self.now, job, status, plan.emits);
     }
 

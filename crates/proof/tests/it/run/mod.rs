@@ -85,11 +85,14 @@ struct Run {
 pub(crate) fn run(seed: u64, mut mix: Mix, bug: Option<Bug>) -> Report {
     mix.payload_bytes_max = 1000;
     mix.count_max = 5;
+    mix.glut_count = 20;
     mix.set(Feature::Plain, 30);
     let terms = Terms {
         lease_ns: LEASE_NS,
         claim_ahead_ns: MS,
         attempt_timeout_ns: END_NS,
+        retry_pause_ns: Some(20 * MS),
+        passed_over_max: Some(200),
         drained: true,
         ..Terms::default()
     };

@@ -1,0 +1,178 @@
+//! Faults: carries out the plan, and writes down what was really done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_proof::history::{FaultKind, Target};
+use windlass_proof::workload::{Aim, FaultMix, PlannedFault, fault_plan};
+
+use crate::daemon::{LEASE, Site};
+
+/// Longest pause between two faults.
+const PAUSE_MAX: Duration = Duration::from_millis(1500);
+/// A daemon that is to die at a call dies at one of the next so many.
+const FUSE_CALLS_MAX: u64 = 60;
+/// Or after this, if it makes no calls.
+const FUSE_TIME_MAX: Duration = Duration::from_millis(500);
+/// One of so many daemons dies again while it recovers.
+const AGAIN: u64 = 3;
+
+/// The faults of a run: two plans that are carried out at the same time.
+pub(crate) struct Plans {
+    of_processes: Vec<PlannedFault>,
+    of_surroundings: Vec<PlannedFault>,
+}
+
+fn is_of_process(kind: &FaultKind) -> bool {
+    matches!(kind, FaultKind::Kill | FaultKind::Restart | FaultKind::PowerCut)
+}
+
+/// Damage of what was synced loses jobs, as it would in reality, and a process that stops and
+/// continues cannot be simulated.
+fn is_of_surroundings(kind: &FaultKind) -> bool {
+    let impossible =
+        matches!(kind, FaultKind::Stop | FaultKind::TornTail | FaultKind::DamagedJournal);
+    !impossible && !is_of_process(kind)
+}
+
+impl Plans {
+    /// Those of the run with this seed. With `power_cuts`, processes suffer nothing else.
+    pub(crate) fn new(seed: u64, daemons: usize, busy: Duration, power_cuts: bool) -> Plans {
+        let (busy_ns, lease_ns) = (busy.as_nanos() as u64, LEASE.as_nanos() as u64);
+        let plan = |seed, possible: &dyn Fn(&FaultKind) -> bool| {
+            let mut mix = FaultMix::of(possible, daemons as u32, busy_ns, lease_ns).swarm(seed);
+            mix.pause_ns_max = PAUSE_MAX.as_nanos() as u64;
+            fault_plan(seed, &mix)
+        };
+        let of_process = |kind: &FaultKind| match power_cuts {
+            true => *kind == FaultKind::PowerCut,
+            false => is_of_process(kind),
+        };
+        Plans {
+            of_processes: plan(seed, &of_process),
+            of_surroundings: plan(!seed, &is_of_surroundings),
+        }
+    }
+
+    pub(crate) fn have(&self, kind: FaultKind) -> bool {
+        self.of_processes.iter().chain(&self.of_surroundings).any(|fault| fault.kind == kind)
+    }
+}
+
+/// Carries out both plans.
+pub(crate) async fn inject(site: &Arc<Site>, plans: &Plans) {
+    tokio::join!(inject_all(site, &plans.of_processes), inject_all(site, &plans.of_surroundings));
+    // Delayed jobs are due by the wall clock. Those that were added while it was ahead would wait
+    // for hours.
+    let behind_ms = site.clock.behind_ms();
+    if behind_ms != 0 {
+        set_clock(site, behind_ms);
+    }
+}
+
+/// Times are since now; what starting takes delays the rest.
+async fn inject_all(site: &Arc<Site>, plan: &[PlannedFault]) {
+    let mut late = 0;
+    let from = site.world.now_ns();
+    for fault in plan {
+        let due = from + fault.at_ns + late;
+        sleep_ns(due.saturating_sub(site.world.now_ns())).await;
+        let began = site.world.now_ns();
+        carry_out(site, fault).await;
+        late += (site.world.now_ns() - began).saturating_sub(fault.for_ns);
+    }
+}
+
+fn set_clock(site: &Site, by_ms: i64) {
+    let fault = site.world.fault_began(FaultKind::ClockStep { by_ms }, Target::All);
+    site.clock.set_by(by_ms);
+    site.world.fault_ended(fault);
+}
+
+async fn carry_out(site: &Arc<Site>, planned: &PlannedFault) {
+    let number = match planned.aim {
+        Aim::Daemon(number) => number as usize,
+        // Contexts are not processes here.
+        Aim::Holder | Aim::All => planned.draw as usize % site.daemons.len(),
+    };
+    let world = &site.world;
+    let of_all = || world.fault_began(planned.kind, Target::All);
+    match planned.kind {
+        FaultKind::Kill => kill(site, number, planned).await,
+        FaultKind::Restart => {
+            let _changing = site.daemons[number].changing.lock().await;
+            let fault = world.fault_began(planned.kind, site.target(number));
+            site.terminate(number).await;
+            site.start(number).await;
+            world.fault_ended(fault);
+        }
+        FaultKind::PowerCut => cut_power(site, planned).await,
+        FaultKind::ClockStep { by_ms } => set_clock(site, by_ms),
+        FaultKind::StoreForgets => {
+            let fault = of_all();
+            site.store.undo_relaxed();
+            world.fault_ended(fault);
+        }
+        FaultKind::StoreHang => {
+            let fault = of_all();
+            world.set_store_hangs(true);
+            sleep_ns(planned.for_ns).await;
+            world.set_store_hangs(false);
+            world.fault_ended(fault);
+        }
+        _ => {
+            let fault = world.fault_began(planned.kind, site.target(number));
+            site.daemons[number].trouble.set(Some(planned.kind));
+            sleep_ns(planned.for_ns).await;
+            site.daemons[number].trouble.set(None);
+            world.fault_ended(fault);
+        }
+    }
+}
+
+/// Kills a daemon, half of the time in the middle of a call, and starts it again.
+async fn kill(site: &Arc<Site>, number: usize, planned: &PlannedFault) {
+    let _changing = site.daemons[number].changing.lock().await;
+    let fault = site.world.fault_began(planned.kind, site.target(number));
+    if let Some(up) = site.world.up(number).filter(|_| planned.draw.is_multiple_of(2)) {
+        up.life.light_fuse(planned.draw / 2 % FUSE_CALLS_MAX + 1);
+        let _ = tokio::time::timeout(FUSE_TIME_MAX, up.life.ended()).await;
+    }
+    site.kill(number);
+    sleep_ns(planned.for_ns).await;
+    if (planned.draw / 7).is_multiple_of(AGAIN) {
+        let fuse = planned.draw / 11 % FUSE_CALLS_MAX + 1;
+        if site.boot(number, fuse).await.is_ok()
+            && let Some(up) = site.world.up(number)
+        {
+            let _ = tokio::time::timeout(FUSE_TIME_MAX, up.life.ended()).await;
+            site.kill(number);
+        }
+    }
+    site.start(number).await;
+    site.world.fault_ended(fault);
+}
+
+async fn cut_power(site: &Arc<Site>, planned: &PlannedFault) {
+    let mut changing = Vec::new();
+    for daemon in &site.daemons {
+        changing.push(daemon.changing.lock().await);
+    }
+    let fault = site.world.fault_began(planned.kind, Target::All);
+    site.cut_power();
+    sleep_ns(planned.for_ns).await;
+    let start = |number| {
+        let site = site.clone();
+        tokio::spawn(async move { site.start(number).await })
+    };
+    let starts: Vec<_> = (0..site.daemons.len()).map(start).collect();
+    for started in starts {
+        // A panic is a problem, which the panic hook has noted.
+        let _ = started.await;
+    }
+    site.world.fault_ended(fault);
+}
+
+async fn sleep_ns(ns: u64) {
+    tokio::time::sleep(Duration::from_nanos(ns)).await;
+}

@@ -1,0 +1,137 @@
+//! Deterministic simulation: the real engine and journal on a simulated clock, disk, store and
+//! runner. A schedule runs on one thread and is decided by one seed, so a schedule that fails is
+//! repeated exactly by its seed.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `schedule` | one schedule, from the first daemon to the verdict |
+//! | `swarm` | many schedules, one after the other on each processor |
+//! | `world` | what all parts of a schedule share: random numbers, history, daemons |
+//! | `daemon`, `life` | daemons' processes, which die at any call |
+//! | `clock`, `disk`, `store`, `runner` | the machine: what the engine takes for the real ones |
+//! | `call` | requests, as a door makes them |
+//! | `client`, `worker` | who sends them |
+//! | `fault` | what is done to daemons and machine |
+//! | `closing` | waiting for the rest, and the final listing |
+//! | `control` | planted bugs, which must be found |
+//! | `panics` | panics, which are defects |
+
+#![allow(clippy::print_stdout, reason = "this is how a tool for developers speaks")]
+
+mod call;
+mod client;
+mod clock;
+mod closing;
+mod control;
+mod daemon;
+mod disk;
+mod fault;
+mod life;
+mod panics;
+mod runner;
+mod schedule;
+mod store;
+mod swarm;
+#[cfg(test)]
+mod tests;
+mod worker;
+mod world;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use windlass_proof::history::Recorder;
+
+use crate::control::Control;
+use crate::schedule::{Settings, Verdict};
+
+/// Run simulated schedules of daemons, clients and faults, and check each of them. Exits with 1 if
+/// one of them broke a promise.
+///
+/// A schedule that fails is printed with the command that repeats it exactly.
+#[derive(Parser)]
+#[command(name = "cargo xtask sim", bin_name = "cargo xtask sim")]
+struct Args {
+    /// How many schedules to run, from seed 0 or from `--from` on.
+    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "seconds")]
+    seeds: u64,
+    /// Run for this long instead, with as many seeds as there is time for.
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// The first seed.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    from: u64,
+    /// Run this schedule only.
+    #[arg(long, value_name = "S", conflicts_with_all = ["seeds", "seconds", "from"])]
+    seed: Option<u64>,
+    /// Write the history of that schedule to this file.
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    history: Option<PathBuf>,
+    /// Plant a bug, and one after the other, until each was found: this must succeed, or the
+    /// simulation proves nothing.
+    #[arg(long, conflicts_with_all = ["seconds", "seed"])]
+    control: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let clean = match args.seed {
+        Some(seed) => play_one(seed, args.history.as_deref())?,
+        None if args.control => find_controls(args.seeds)?,
+        None => {
+            let time_max = args.seconds.map(Duration::from_secs);
+            let seeds = if time_max.is_some() { u64::MAX } else { args.seeds };
+            swarm::run(args.from, seeds, time_max)?
+        }
+    };
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn play_one(seed: u64, history: Option<&Path>) -> Result<bool> {
+    let verdict = schedule::play(Settings { seed, control: None })?;
+    if let Some(path) = history {
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut recorder = Recorder::new(BufWriter::new(file));
+        verdict.history.iter().try_for_each(|record| recorder.record(record.at, &record.event))?;
+    }
+    print(&verdict, seed);
+    Ok(verdict.is_clean())
+}
+
+/// Whether each of the planted bugs is found within so many seeds.
+fn find_controls(seeds: u64) -> Result<bool> {
+    let mut all = true;
+    for control in Control::ALL {
+        let found = (0..seeds).find_map(|seed| {
+            let verdict = schedule::play(Settings { seed, control: Some(control) });
+            let found = |verdict: &Verdict| control.is_found(&verdict.report);
+            verdict.map(|verdict| found(&verdict).then_some((seed, verdict))).transpose()
+        });
+        match found.transpose()? {
+            Some((seed, verdict)) => {
+                let rules: Vec<_> = verdict.report.totals.iter().map(|(rule, _)| *rule).collect();
+                println!("found by seed {seed} ({}): {}", rules.join(", "), control.what());
+            }
+            None => {
+                all = false;
+                println!("NOT FOUND within {seeds} seeds: {}", control.what());
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn print(verdict: &Verdict, seed: u64) {
+    println!("{}", verdict.report);
+    for problem in &verdict.problems {
+        println!("problem: {problem}");
+    }
+    let outcome = if verdict.is_clean() { "clean" } else { "FAILED" };
+    println!("seed {seed}: {outcome}; repeat it with: cargo xtask sim --seed {seed}");
+}

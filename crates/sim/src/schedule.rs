@@ -1,0 +1,191 @@
+//! One schedule: daemons, clients, workers and faults on one thread, all decided by one seed; then
+//! the verdict.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::sync::mpsc::unbounded_channel;
+use windlass_core::Tenant;
+use windlass_core::memory::MemoryStore;
+use windlass_proof::check::{Checker, Report, Terms};
+use windlass_proof::history::{FaultKind, Operation, Record};
+use windlass_proof::workload::{Feature, Mix, Served, TypeMix};
+
+use crate::call::Caller;
+use crate::client::{Client, certainly};
+use crate::clock::SimClock;
+use crate::closing::Closing;
+use crate::control::Control;
+use crate::daemon::{LEASE, RETRY_DELAY, Site};
+use crate::fault::{self, Plans};
+use crate::panics;
+use crate::worker::Worker;
+use crate::world::World;
+
+const DAEMONS_MAX: u64 = 3;
+const CLIENTS: u32 = 3;
+const WORKERS: u32 = 3;
+/// Most requests of one client.
+const OPERATIONS_MAX: u64 = 24;
+/// Most jobs in one add.
+const COUNT_MAX: u32 = 4;
+/// Largest payload: enough for one that is not in a frame.
+const PAYLOAD_BYTES_MAX: u64 = 20 * 1024;
+/// How long faults come.
+const BUSY: Duration = Duration::from_secs(6);
+/// Longest time between a daemon's claim of a batch and the begin of its last run, without faults.
+const CLAIM_AHEAD: Duration = Duration::from_secs(10);
+
+/// The clock counts milliseconds. Records within one of them differ by nanoseconds, up to this.
+const STAMPS_NS_MAX: u64 = 1000;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) seed: u64,
+    /// A planted bug.
+    pub(crate) control: Option<Control>,
+}
+
+pub(crate) struct Verdict {
+    pub(crate) report: Report,
+    /// Panics, daemons that end or do not start, jobs that are left.
+    pub(crate) problems: Vec<String>,
+    pub(crate) history: Vec<Record>,
+}
+
+impl Verdict {
+    pub(crate) fn is_clean(&self) -> bool {
+        self.problems.is_empty() && self.report.is_clean()
+    }
+}
+
+/// Plays the schedule of a seed and checks it. The same seed always gives the same history.
+pub(crate) fn play(settings: Settings) -> Result<Verdict> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build();
+    let runtime = runtime.context("a runtime")?;
+    let _noted = panics::take();
+    let played = runtime.block_on(run(settings));
+    drop(runtime);
+    let Played { history, mut problems, daemons, drained } = played;
+    problems.extend(panics::take());
+    let report = judge(&history, daemons, drained);
+    Ok(Verdict { report, problems, history })
+}
+
+struct Played {
+    history: Vec<Record>,
+    problems: Vec<String>,
+    daemons: usize,
+    drained: bool,
+}
+
+async fn run(Settings { seed, control }: Settings) -> Played {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let daemons = rng.u64(1..=DAEMONS_MAX) as usize;
+    let world = Arc::new(World::new(seed, control, daemons));
+    let plans = Plans::new(seed, daemons, BUSY, control == Some(Control::NoSync));
+    let clock = Arc::new(SimClock::new());
+    let store = Arc::new(store(&plans, &clock));
+    let site = Arc::new(Site::new(world.clone(), clock, store));
+    let mix = mix(seed);
+    for number in 0..daemons {
+        site.start(number).await;
+    }
+    let drained = work(&site, &mix, &plans).await;
+    // Daemons refer to the world, and the world to daemons.
+    (0..daemons).for_each(|number| world.set_up(number, None));
+    let (history, problems) = world.take();
+    Played { history, problems, daemons, drained }
+}
+
+/// A store that can forget what it has not synced is slower, so it is one only if it must be.
+fn store(plans: &Plans, clock: &Arc<SimClock>) -> MemoryStore {
+    let forgets = plans.have(FaultKind::StoreForgets);
+    if forgets || plans.have(FaultKind::PowerCut) {
+        return MemoryStore::undoable(forgets, clock.clone());
+    }
+    MemoryStore::new(clock.clone())
+}
+
+/// The mix of the seed, with the types and requests that can be simulated.
+fn mix(seed: u64) -> Mix {
+    let mut mix = Mix::swarm(seed);
+    mix.types.retain(|of| of.served != Served::Bedrock);
+    if mix.types.is_empty() {
+        let of = |name: &str, served| TypeMix { name: name.into(), served };
+        mix.types = vec![of("run-0", Served::Handler), of("pull-1", Served::Pull)];
+    }
+    mix.count_max = mix.count_max.min(COUNT_MAX);
+    mix.payload_bytes_max = PAYLOAD_BYTES_MAX;
+    // Flaws are of requests as doors read them, and there is no Bedrock door. Handlers have no
+    // children, and a schedule is short.
+    for left_out in [
+        Feature::Invalid,
+        Feature::Bedrock,
+        Feature::BedrockChange,
+        Feature::Children,
+        Feature::Glut,
+    ] {
+        mix.set(left_out, 0);
+    }
+    mix.bedrock_tenants = 0;
+    mix
+}
+
+/// Everything from the first request to the final listing; false if it could not be drained.
+async fn work(site: &Arc<Site>, mix: &Mix, plans: &Plans) -> bool {
+    let world = &site.world;
+    let caller = |who: &str| Caller { world: world.clone(), who: who.to_owned() };
+    for tenant in &mix.tenants {
+        for of in mix.types.iter().filter(|of| of.served == Served::Handler) {
+            let (tenant, type_name) = (tenant.clone(), of.name.clone());
+            let set = Operation::SetHandler { tenant, type_name, version: 0 };
+            certainly(&caller("setup"), &set).await;
+        }
+    }
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..CLIENTS).map(|_| unbounded_channel()).unzip();
+    let workers = (0..WORKERS).filter_map(|number| Worker::new(world, number, mix, &senders));
+    let workers: Vec<_> = workers.map(|worker| tokio::spawn(worker.run())).collect();
+    let clients = (0..).zip(receivers).map(|(number, news)| {
+        let operations = world.draw(OPERATIONS_MAX) as u32 + 1;
+        tokio::spawn(Client::new(world, number, mix, operations, news).run())
+    });
+    let clients: Vec<_> = clients.collect();
+    let busy = world.now_ns() + BUSY.as_nanos() as u64;
+    fault::inject(site, plans).await;
+    let rest = busy.saturating_sub(world.now_ns());
+    tokio::time::sleep(Duration::from_nanos(rest)).await;
+    world.drain();
+    for client in clients {
+        // A panic is a problem, which the panic hook has noted.
+        let _ = client.await;
+    }
+    let tenants = mix.tenants.iter().filter_map(|name| Tenant::new(name).ok()).collect();
+    let closing = Closing { caller: caller("closing"), tenants };
+    let drained = closing.drain().await;
+    world.end();
+    for worker in workers {
+        let _ = worker.await;
+    }
+    closing.list().await;
+    drained
+}
+
+/// Not checked are fairness, because a schedule has too few jobs to tell chance from neglect, and
+/// rounds of repeating jobs, because it is nowhere calm for as long as one may take.
+fn judge(history: &[Record], daemons: usize, drained: bool) -> Report {
+    let ns = |duration: Duration| duration.as_nanos() as u64;
+    let mut checker = Checker::new(Terms {
+        lease_ns: ns(LEASE),
+        slack_ns: STAMPS_NS_MAX,
+        claim_ahead_ns: ns(CLAIM_AHEAD),
+        rate_daemons: daemons as u32,
+        retry_pause_ns: Some(ns(RETRY_DELAY) * 9 / 10),
+        drained,
+        ..Terms::default()
+    });
+    history.iter().for_each(|record| checker.record(record.clone()));
+    checker.finish()
+}

@@ -1,0 +1,276 @@
+//! The store, as one process sees it: the reference store with the faults of a server. A call takes
+//! time before and after it is carried out; the store hangs, is cut off, and loses answers. The
+//! call of a daemon that dies meanwhile may be carried out or not, and never returns.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use windlass_core::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
+use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
+use windlass_core::job::{Boot, Job, Payload, Progress, Token};
+use windlass_core::memory::MemoryStore;
+use windlass_core::retry::Verdict;
+use windlass_core::store::{
+    Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
+    Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
+    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
+    NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement, Settles,
+    Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
+};
+use windlass_core::{JobId, Json, Sysid, Tenant, Timestamp, TypeKey, TypeName};
+use windlass_proof::history::FaultKind;
+
+use crate::control::Control;
+use crate::life::{Life, Step};
+use crate::world::World;
+
+/// One of so many ways takes time.
+const SLOW_WAYS: u64 = 4;
+
+pub(crate) struct SimStore {
+    pub(crate) world: Arc<World>,
+    pub(crate) inner: Arc<MemoryStore>,
+    pub(crate) life: Arc<Life>,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    /// It never reached the store.
+    Refused,
+    /// It was carried out, and its answer was lost.
+    Lost,
+    /// As above, and its caller is dead.
+    Unheard,
+}
+
+impl SimStore {
+    async fn call<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let fate = self.arrive().await;
+        if fate == Fate::Refused {
+            return Err(Error::Unavailable("cut off".into()));
+        }
+        let answer = work.await;
+        match fate {
+            Fate::Unheard => pending().await,
+            Fate::Lost => Err(Error::Unavailable("the answer was lost".into())),
+            _ => {
+                self.way().await;
+                if self.life.is_over() {
+                    return pending().await;
+                }
+                answer
+            }
+        }
+    }
+
+    /// The way to the store. Does not return if the call never gets there and its caller is dead.
+    async fn arrive(&self) -> Fate {
+        match self.life.step() {
+            Step::Dead => pending().await,
+            Step::Dies => return self.unheard().await,
+            Step::Lives => {}
+        }
+        self.way().await;
+        self.world.store_answers().await;
+        if self.life.is_over() {
+            return self.unheard().await;
+        }
+        match (self.life.trouble.kind(), self.world.draw(4)) {
+            (Some(FaultKind::Partition), 0) => Fate::Answered,
+            (Some(FaultKind::Partition), 1) => Fate::Lost,
+            (Some(FaultKind::Partition), _) => {
+                // Nobody says that nobody answers.
+                tokio::time::sleep(Duration::from_millis(self.world.draw(100))).await;
+                Fate::Refused
+            }
+            _ => Fate::Answered,
+        }
+    }
+
+    async fn unheard(&self) -> Fate {
+        if self.world.draw(2) == 0 { Fate::Unheard } else { pending().await }
+    }
+
+    async fn way(&self) {
+        if self.world.draw(SLOW_WAYS) == 0 {
+            let ms = self.world.draw(self.world.pace.way_ms_max) + 1;
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        }
+    }
+
+    /// A planted bug: the store's position in the journal moves before the jobs are stored.
+    async fn insert_mark_first(&self, insert: Insert) -> Result<Insertion, Error> {
+        let Insert { jobs, keys, mark, durability } = insert;
+        let (none, no_keys) = (Vec::new(), Vec::new());
+        let first = Insert { jobs: none, keys: no_keys, mark, durability };
+        match self.call(self.inner.job_insert(first)).await? {
+            Insertion::Done(_) => {}
+            behind => return Ok(behind),
+        }
+        let rest = Insert { jobs, keys, mark: None, durability };
+        self.call(self.inner.job_insert(rest)).await
+    }
+}
+
+/// What a planted bug makes of a settlement.
+fn planted(control: Control, mut of: Settlement) -> Settlement {
+    match (control, of.verdict) {
+        (Control::NoFollowers, _) => of.follow = None,
+        (Control::NoPauses, Verdict::Again { .. }) => {
+            of.verdict = Verdict::Again { after: Duration::ZERO };
+        }
+        _ => {}
+    }
+    of
+}
+
+/// Implements a trait by calls of the reference store.
+macro_rules! passes_on {
+    ($area:ident { $(fn $name:ident($($value:ident: $kind:ty),*) -> $answer:ty;)* }) => {
+        #[async_trait]
+        impl $area for SimStore {
+            $(async fn $name(&self, $($value: $kind),*) -> Result<$answer, Error> {
+                self.call(self.inner.$name($($value),*)).await
+            })*
+        }
+    };
+}
+
+passes_on!(Daemons {
+    fn sysid_reserve(reserve: SysidReserve) -> SysidGrant;
+    fn sysid_renew(renew: SysidRenew) -> Timestamp;
+    fn sysid_release(sysid: Sysid, boot: Boot) -> ();
+    fn boot_next() -> Boot;
+    fn sysid_list() -> Vec<Sysid>;
+    fn id_newest() -> Option<JobId>;
+});
+
+#[async_trait]
+impl Inserts for SimStore {
+    async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error> {
+        match self.world.control {
+            Some(Control::MarkFirst) => self.insert_mark_first(insert).await,
+            _ => self.call(self.inner.job_insert(insert)).await,
+        }
+    }
+
+    async fn job_add(&self, add: Add) -> Result<Added, Error> {
+        self.call(self.inner.job_add(add)).await
+    }
+
+    async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
+        self.call(self.inner.journal_position(journal)).await
+    }
+
+    async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error> {
+        self.call(self.inner.payload_put(pieces)).await
+    }
+
+    async fn idempotency_get(
+        &self,
+        tenant: &Tenant,
+        key: &str,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
+        self.call(self.inner.idempotency_get(tenant, key)).await
+    }
+}
+
+passes_on!(Waits {
+    fn type_changed(look: ChangedLook) -> ChangedTypes;
+    fn type_first(after: Option<Tenant>, each: usize, limit: usize) -> Vec<WaitingType>;
+    fn type_next(of: Vec<(Tenant, Option<TypeName>)>, each: usize) -> Vec<WaitingType>;
+    fn type_named(look: NamedLook) -> NamedTypes;
+});
+
+passes_on!(Claims {
+    fn job_claim(claim: Claim) -> Vec<Claimed>;
+    fn job_renew(renew: Renew) -> Vec<LeaseRef>;
+    fn lease_mine(owner: Sysid, after: Option<JobId>, limit: usize) -> Vec<LeaseRef>;
+    fn lease_claimed(tokens: Vec<Token>, limit: usize) -> Vec<LeaseRef>;
+    fn lease_expired(limit: usize) -> Vec<Job>;
+});
+
+#[async_trait]
+impl Settles for SimStore {
+    async fn job_settle(
+        &self,
+        settlements: Arc<[Settlement]>,
+        durability: Durability,
+    ) -> Result<SettleAnswer, Error> {
+        let settlements = match self.world.control {
+            Some(control) => settlements.iter().cloned().map(|of| planted(control, of)).collect(),
+            None => settlements,
+        };
+        self.call(self.inner.job_settle(settlements, durability)).await
+    }
+
+    async fn job_progress(
+        &self,
+        progress: Vec<(LeaseRef, Progress)>,
+    ) -> Result<Vec<Settled>, Error> {
+        self.call(self.inner.job_progress(progress)).await
+    }
+}
+
+passes_on!(Changes {
+    fn job_cancel(end: EndRequest) -> Changed;
+    fn job_rerun(tenant: &Tenant, id: JobId) -> Changed;
+    fn job_requeue(requeue: Requeue) -> u64;
+    fn job_delete(tenant: &Tenant, id: JobId) -> Changed;
+    fn job_give_up(give_up: GiveUp) -> Vec<Job>;
+    fn job_purge(limit: usize) -> u64;
+});
+
+passes_on!(Decides {
+    fn job_decide(ask: Ask) -> Decided;
+    fn job_take(take: Take) -> TakeAnswer;
+});
+
+passes_on!(Reads {
+    fn job_get(tenant: &Tenant, id: JobId) -> Option<Job>;
+    fn job_typed(tenant: &Tenant, id: JobId) -> Option<TypedJob>;
+    fn job_full(tenant: &Tenant, id: JobId) -> Option<FullJob>;
+    fn job_result(tenant: &Tenant, id: JobId) -> Option<Json>;
+    fn job_log(tenant: &Tenant, id: JobId) -> Option<Vec<AttemptLog>>;
+    fn job_payload(tenant: &Tenant, id: JobId) -> Option<Payload>;
+    fn payload_piece(id: JobId, index: u32) -> Option<Bytes>;
+    fn job_list(list: List) -> Page;
+    fn type_stats(tenant: Option<&Tenant>) -> Vec<TypeStats>;
+});
+
+passes_on!(Handlers {
+    fn handler_put(id: HandlerId, key: &TypeKey, spec: HandlerSpec) -> ();
+    fn handler_get(key: &TypeKey, version: Option<HandlerId>) -> Option<Handler>;
+    fn handler_list(tenant: &Tenant) -> Vec<Handler>;
+    fn handler_delete(key: &TypeKey) -> bool;
+    fn type_suspend(key: &TypeKey, suspended: bool) -> ();
+    fn type_settings_put(key: &TypeKey, settings: TypeSettings) -> ();
+    fn type_settings_get(key: &TypeKey) -> TypeSettings;
+});
+
+#[async_trait]
+impl Store for SimStore {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn flush(&self) -> Result<(), Error> {
+        self.call(self.inner.flush()).await
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        self.call(self.inner.ping()).await
+    }
+
+    async fn changed(&self) {
+        self.inner.changed().await;
+    }
+
+    /// Others go on using it.
+    async fn close(&self) {}
+}

@@ -1,0 +1,79 @@
+//! The simulation itself is tried: it repeats exactly, and it finds planted bugs.
+
+use windlass_proof::history::Recorder;
+
+use crate::control::Control;
+use crate::schedule::{Settings, Verdict, play};
+
+/// Enough for every planted bug, and few enough for a debug build.
+const SEEDS: u64 = 60;
+
+fn played(seed: u64, control: Option<Control>) -> Verdict {
+    play(Settings { seed, control }).unwrap()
+}
+
+fn text(verdict: &Verdict) -> Vec<u8> {
+    let mut recorder = Recorder::new(Vec::new());
+    for record in &verdict.history {
+        recorder.record(record.at, &record.event).unwrap();
+    }
+    recorder.into_inner()
+}
+
+#[test]
+fn a_seed_gives_the_same_history_byte_for_byte() {
+    for seed in 0..10 {
+        let (one, two) = (text(&played(seed, None)), text(&played(seed, None)));
+        assert!(!one.is_empty());
+        assert!(one == two, "seed {seed} differs");
+    }
+}
+
+#[test]
+fn different_seeds_give_different_histories() {
+    assert_ne!(text(&played(1, None)), text(&played(2, None)));
+}
+
+#[test]
+fn schedules_are_clean_and_not_empty() {
+    let (mut jobs, mut attempts, mut faults) = (0, 0, 0);
+    for seed in 0..20 {
+        let verdict = played(seed, None);
+        assert!(verdict.is_clean(), "seed {seed}: {} {:?}", verdict.report, verdict.problems);
+        let coverage = verdict.report.coverage;
+        jobs += coverage.jobs;
+        attempts += coverage.attempts;
+        faults += coverage.faults;
+    }
+    assert!(jobs > 200 && attempts > 200 && faults > 20, "{jobs} {attempts} {faults}");
+}
+
+/// Whether its own rule finds a planted bug within the seeds.
+fn is_found(control: Control) -> bool {
+    (0..SEEDS).any(|seed| control.is_found(&played(seed, Some(control)).report))
+}
+
+#[test]
+fn syncs_that_are_not_done_are_found() {
+    assert!(is_found(Control::NoSync));
+}
+
+#[test]
+fn tokens_that_are_ignored_are_found() {
+    assert!(is_found(Control::NoTokens));
+}
+
+#[test]
+fn a_position_that_moves_before_its_jobs_are_stored_is_found() {
+    assert!(is_found(Control::MarkFirst));
+}
+
+#[test]
+fn followers_that_are_dropped_are_found() {
+    assert!(is_found(Control::NoFollowers));
+}
+
+#[test]
+fn pauses_that_are_left_out_are_found() {
+    assert!(is_found(Control::NoPauses));
+}

@@ -1,0 +1,81 @@
+//! The long form: one run after another, with rising seeds, until the time is over.
+
+use std::time::{Duration, Instant};
+
+use windlass_proof::check::Coverage;
+
+use crate::fault::Done;
+use crate::run::{Settings, Verdict};
+
+/// Clients work for so long in each run: short, so that a failing seed is short too.
+const ROUND: Duration = Duration::from_secs(60);
+/// Daemons of a run: one to so many.
+const DAEMONS_MAX: u64 = 3;
+/// It ends after so many failed runs.
+const FAILED_MAX: usize = 10;
+
+/// Whether all runs were clean.
+pub(crate) fn run(settings: &Settings, keep: bool) -> bool {
+    let began = Instant::now();
+    let mut sum = Sum::default();
+    let mut seed = settings.seed;
+    while began.elapsed() < settings.busy && sum.failed.len() < FAILED_MAX {
+        let left = settings.busy.saturating_sub(began.elapsed());
+        let round = Settings {
+            seed,
+            // Backups take their time.
+            busy: if settings.backup { ROUND } else { ROUND.min(left) },
+            daemons: (seed % DAEMONS_MAX) as u32 + 1,
+            swarm: seed / DAEMONS_MAX % 2 == 1,
+            ..settings.clone()
+        };
+        match crate::run_in_directory(&round, keep) {
+            Ok(verdict) => sum.add(seed, &verdict, began.elapsed()),
+            Err(error) => {
+                println!("seed {seed}: FAILED: {error:#}");
+                sum.failed.push(seed);
+            }
+        }
+        sum.runs += 1;
+        seed += 1;
+    }
+    sum.print(settings.seed, began.elapsed());
+    sum.failed.is_empty()
+}
+
+#[derive(Default)]
+struct Sum {
+    runs: u64,
+    jobs: u64,
+    attempts: u64,
+    violations: u64,
+    done: Done,
+    failed: Vec<u64>,
+}
+
+impl Sum {
+    fn add(&mut self, seed: u64, verdict: &Verdict, at: Duration) {
+        let Coverage { jobs, attempts, .. } = verdict.report.coverage;
+        if verdict.is_clean() {
+            println!("{} s: seed {seed}: clean; {jobs} jobs; {}", at.as_secs(), verdict.faults);
+        } else {
+            crate::print(verdict, seed);
+            self.failed.push(seed);
+        }
+        self.jobs += jobs;
+        self.attempts += attempts;
+        self.violations += verdict.report.totals.iter().map(|(_, total)| total).sum::<u64>();
+        self.done.merge(&verdict.faults);
+    }
+
+    fn print(&self, first: u64, took: Duration) {
+        let Sum { runs, jobs, attempts, violations, done, failed } = self;
+        let last = first + runs.saturating_sub(1);
+        println!(
+            "seeds {first} to {last}, {} s: {done}; {jobs} jobs, {attempts} attempts; \
+             {violations} violations, {} problems, failed seeds: {failed:?}",
+            took.as_secs(),
+            done.problems.len(),
+        );
+    }
+}
