@@ -71,7 +71,7 @@ pub(crate) async fn add(
 pub(crate) fn read(body: &Bytes, now: Timestamp) -> Result<Vec<(Bytes, AddOptions)>, Failure> {
     let JobsBody { jobs } = json::parse(body).map_err(name_option)?;
     if jobs.is_empty() {
-        return Err(Failure::invalid("jobs", "an add has at least one job"));
+        return Err(Failure::invalid("jobs", "an add needs at least one job"));
     }
     if jobs.len() > ADD_JOBS_MAX {
         let message = format!("an add has at most {ADD_JOBS_MAX} jobs; send several adds");

@@ -46,8 +46,8 @@ CREATE TABLE type (
     head_tie    INTEGER,
     -- The `concurrency` of the settings.
     running_max INTEGER,
-    -- The next three are written separately from the counters, so that the indexes over them are
-    -- not updated while they do not change. `open`: a claim would get a job of this type.
+    -- The next three are written only when they change, so that the indexes over them are not
+    -- updated with the counters. `open`: a claim would get a job of this type.
     open        INTEGER NOT NULL DEFAULT 0,
     -- The `revision` of `meta` when the type last opened, or when its handler, settings or
     -- suspension last changed.

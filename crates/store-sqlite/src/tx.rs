@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use windlass_core::State;
 use windlass_core::time::{Clock, Timestamp};
 
@@ -84,18 +84,17 @@ macro_rules! set_counts {
     };
 }
 const SET_COUNTS: &str = set_counts!("");
-// Most changes do not affect the front and the columns after it. They are left out then, so that
-// the indexes over them are rarely updated.
-const SET_COUNTS_AND_FRONT: &str =
-    set_counts!(", head_rank = ?10, head_run_at = ?11, head_tie = ?12");
+// Most changes affect neither the front nor whether the type is open. These columns are left out
+// then, so that the indexes over them are rarely updated.
+const SET_FRONT: &str = set_counts!(", head_rank = ?10, head_run_at = ?11, head_tie = ?12");
+const OPEN: &str =
+    set_counts!(", head_rank = ?10, head_run_at = ?11, head_tie = ?12, open = 1, rev = ?13");
+const CLOSE: &str = set_counts!(", head_rank = ?10, head_run_at = ?11, head_tie = ?12, open = 0");
 pub(crate) const FRONT: &str = "
     SELECT rank, run_at, tie FROM ready
      WHERE type_id = ?1 ORDER BY rank, run_at, tie LIMIT 1";
 
 const SHOW_OR_HIDE: &str = "UPDATE type SET shown = NOT shown WHERE id = ?1";
-const OPEN: &str = "UPDATE type SET open = 1, rev = ?2 WHERE id = ?1";
-const REOPEN: &str = "UPDATE type SET rev = ?2 WHERE id = ?1";
-const CLOSE: &str = "UPDATE type SET open = 0 WHERE id = ?1";
 const RENEW: &str = "
     UPDATE type
        SET open = ready > 0 AND suspended = 0 AND (running_max IS NULL OR running < running_max),
@@ -200,18 +199,20 @@ impl<'w> Tx<'w> {
             let Some(before) = before else { continue };
             let after = before.with(&delta);
             let front = if delta.front { front(conn, type_id)? } else { before.head };
-            set_counts(conn, type_id, &after, (front != before.head).then_some(front))?;
-            if before.shown != after.is_shown() {
-                conn.prepare_cached(SHOW_OR_HIDE)?.execute([type_id])?;
-            }
             let (was_open, is_open) = (before.open, after.is_open());
             if is_open && (!was_open || delta.answered_closed) {
                 let next = self.revision()? + 1;
-                let open = if was_open { REOPEN } else { OPEN };
-                conn.prepare_cached(open)?.execute([type_id, next])?;
+                after.write(conn, OPEN, type_id, Some(front), Some(next))?;
                 (self.revision, self.revision_written) = (Some(next), false);
             } else if was_open && !is_open {
-                conn.prepare_cached(CLOSE)?.execute([type_id])?;
+                after.write(conn, CLOSE, type_id, Some(front), None)?;
+            } else if front != before.head {
+                after.write(conn, SET_FRONT, type_id, Some(front), None)?;
+            } else {
+                after.write(conn, SET_COUNTS, type_id, None, None)?;
+            }
+            if before.shown != after.is_shown() {
+                conn.prepare_cached(SHOW_OR_HIDE)?.execute([type_id])?;
             }
         }
         Ok(())
@@ -268,31 +269,26 @@ impl TypeCounts {
     fn is_shown(&self) -> bool {
         self.set_up || self.suspended || self.counts.iter().any(|jobs| *jobs != 0)
     }
+
+    /// Writes the counters with one of the statements above, and what it writes besides.
+    fn write(
+        &self,
+        conn: &Connection,
+        statement: &str,
+        type_id: i64,
+        front: Option<Head>,
+        rev: Option<i64>,
+    ) -> Result<()> {
+        let counts = self.counts.map(Some);
+        let more = front.into_iter().flatten().chain(rev.map(Some));
+        let values = [Some(type_id)].into_iter().chain(counts).chain([self.claimed_at]).chain(more);
+        conn.prepare_cached(statement)?.execute(params_from_iter(values))?;
+        Ok(())
+    }
 }
 
 fn front(conn: &Connection, type_id: i64) -> Result<Head> {
     let mut find = conn.prepare_cached(FRONT)?;
     let first = |row: &Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?]);
     Ok(find.query_row([type_id], first).optional()?.unwrap_or_default())
-}
-
-/// Writes the counters, and the front if it changed.
-fn set_counts(
-    conn: &Connection,
-    type_id: i64,
-    of_type: &TypeCounts,
-    front: Option<Head>,
-) -> Result<()> {
-    let TypeCounts { counts: c, claimed_at, .. } = of_type;
-    match front {
-        None => conn
-            .prepare_cached(SET_COUNTS)?
-            .execute(params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at])?,
-        Some([rank, run_at, tie]) => {
-            conn.prepare_cached(SET_COUNTS_AND_FRONT)?.execute(params![
-                type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at, rank, run_at, tie
-            ])?
-        }
-    };
-    Ok(())
 }

@@ -377,7 +377,7 @@ impl Thread {
             .prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")
             .and_then(|mut checkpoint| checkpoint.query_row([], |_| Ok(())));
         if let Err(error) = moved {
-            tracing::warn!(file = %self.path.display(), %error, "moving the log failed");
+            tracing::warn!(file = %self.path.display(), %error, "the checkpoint failed");
             self.doubt.judge(error.into());
         }
     }

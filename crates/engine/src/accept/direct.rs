@@ -77,7 +77,7 @@ pub(crate) async fn add(
 }
 
 /// Waits for parents that are still in the journal.
-pub(crate) async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result<(), Error> {
+async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result<(), Error> {
     match jobs.iter().filter_map(|job| job.parent).max() {
         Some(newest) => shared.fresh.require(newest).await,
         None => Ok(()),
@@ -109,7 +109,7 @@ pub(crate) async fn look_up(
     idempotency: &IdempotencyKey,
 ) -> Direct {
     let asked = shared.store.idempotency_get(tenant, &idempotency.key);
-    // The store does not hang because it takes so long.
+    // A slow answer here does not mean that the store hangs.
     match tokio::time::timeout(KEY_PATIENCE, asked).await {
         Ok(Ok(Some(record))) => Direct::Known(record),
         Ok(Ok(None)) => Direct::Undecided(Error::Unavailable("nothing was added yet".into())),

@@ -104,7 +104,7 @@ async fn make_sure_number_is_ours(shared: &Shared) -> Result<(), Error> {
 
 fn check(jobs: &[AddJob]) -> Result<(), Error> {
     if jobs.is_empty() {
-        return Err(Invalid::new("jobs", "an add has at least one job").into());
+        return Err(Invalid::new("jobs", "an add needs at least one job").into());
     }
     for job in jobs {
         if matches!(&job.payload, AddPayload::Inline(p) if p.len() > PAYLOAD_INLINE_BYTES_MAX) {
@@ -214,9 +214,9 @@ fn repeated(record: &IdempotencyRecord, idempotency: &IdempotencyKey) -> Result<
     Ok(Added { ids: record.ids.clone(), repeated: true })
 }
 
-/// The jobs that an attempt emitted, in its tenant; they enter with its settlement. When this
-/// returns, the parents that they name are in the store.
-pub(crate) async fn emitted(
+/// The jobs that an attempt emitted, in its tenant; they enter with its settlement. It does not
+/// wait for parents: one that is still in the journal is not running, so it cannot have children.
+pub(crate) fn emitted(
     shared: &Shared,
     tenant: &Tenant,
     emitted: Vec<Emitted>,
@@ -227,9 +227,7 @@ pub(crate) async fn emitted(
         let key = TypeKey { tenant: tenant.clone(), name };
         Ok(NewJob::with(options, id, key, Payload::Inline(payload), now))
     };
-    let jobs = emitted.into_iter().map(new).collect::<Result<Vec<_>, Error>>()?;
-    direct::parents_in_store(shared, &jobs).await?;
-    Ok(jobs)
+    emitted.into_iter().map(new).collect()
 }
 
 async fn append_jobs(

@@ -1,5 +1,5 @@
 //! Claim: takes waiting jobs under leases. This module serves the dispatcher, pulling workers, and
-//! doors with a decision of their own; the last do not use `claim` below (see `take`).
+//! doors with a decision of their own; the last of these do not go through `claim` below (see `take`).
 //!
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐

@@ -93,7 +93,7 @@ impl Look {
             self.feed_from = ended + (ended - began) * LOOK_SHARE;
         }
         if did {
-            let why = |error: &store::Error| format!("cannot see what waits: {error}");
+            let why = |error: &store::Error| format!("cannot read which types have jobs: {error}");
             self.blind = looked.as_ref().err().map(why);
         }
         if looked.is_err() {

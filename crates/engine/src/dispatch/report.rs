@@ -97,26 +97,23 @@ impl BatchReports {
 
     /// The jobs that enter with the end of this attempt; an error says what cannot be accepted of
     /// its result or its jobs.
-    async fn accept(&self, job: &Job, report: &mut Report) -> Result<Vec<NewJob>, String> {
+    fn accept(&self, job: &Job, report: &mut Report) -> Result<Vec<NewJob>, String> {
         let bytes = report.data.as_ref().map_or(0, |data| data.as_str().len());
         if bytes > RESULT_BYTES_MAX {
             report.data = None;
-            return Err(format!(
-                "its result has {bytes} bytes, and at most {RESULT_BYTES_MAX} are kept"
-            ));
+            return Err(format!("its result has {bytes} bytes; the limit is {RESULT_BYTES_MAX}"));
         }
         let emitted = std::mem::take(&mut report.emitted);
         if report.stopped.is_some() || !report.status.code().ends_job() || emitted.is_empty() {
             return Ok(Vec::new());
         }
         accept::emitted(&self.shared, &job.key.tenant, emitted)
-            .await
             .map_err(|error| verdict::not_accepted(&error))
     }
 
     fn follow(&self, job: &Job, report: &Report) -> Result<Option<NewJob>, String> {
         let follow = verdict::follow(&self.shared, job, report.status, report.data.as_ref());
-        follow.map_err(|error| format!("the job that follows was not made: {error}"))
+        follow.map_err(|error| format!("the job that follows could not be created: {error}"))
     }
 
     pub(super) async fn hand_back(&self, attempt: AttemptId) {
@@ -153,7 +150,7 @@ impl Reports for BatchReports {
         let Some(running) = self.take(attempt) else { return };
         rest.note.iter().for_each(|note| report.log.note(note));
         let (run, progress) = (report.run_time, rest.progress);
-        let entering = match self.accept(&running.job, &mut report).await {
+        let entering = match self.accept(&running.job, &mut report) {
             Ok(adds) => self.follow(&running.job, &report).map(|follow| (adds, follow)),
             Err(why) => Err(why),
         };

@@ -173,7 +173,7 @@ async fn run(
 async fn pass(service: &mut impl Service, panicked: &mut bool) -> Result<Next, Failed> {
     if *panicked {
         let recovered = service.recover().await;
-        let not_yet = |error| format!("cannot go on after a panic yet: {error}");
+        let not_yet = |error| format!("has not recovered from a panic yet: {error}");
         recovered.map_err(|error| Failed::new(not_yet(error), Duration::ZERO))?;
         *panicked = false;
     }
@@ -187,8 +187,8 @@ async fn pause_or_stop(pause: Duration, stop: &CancellationToken) {
 fn too_often(name: &str) -> String {
     let window = format_duration(FAILURES_WINDOW);
     format!(
-        "the service {name} has panicked {FAILURES_MAX} times within {window}, a defect of \
-         Windlass that its log shows; start the daemon again, nothing that was accepted is lost"
+        "the service {name} panicked {FAILURES_MAX} times within {window}; this is a bug in \
+         Windlass (see the log). Restart the daemon; no accepted job is lost"
     )
 }
 

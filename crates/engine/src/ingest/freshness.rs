@@ -89,7 +89,7 @@ impl Freshness {
         if self.up_to(id, FRESH_CHANGE).await {
             return Ok(());
         }
-        Err(Error::Unavailable("the store does not take jobs now; try again later".into()))
+        Err(Error::Unavailable("the store is not accepting jobs right now; try again later".into()))
     }
 
     /// The newest answered id.

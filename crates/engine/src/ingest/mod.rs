@@ -117,7 +117,7 @@ impl Ingest {
                 }
             }
         }
-        Err(Error::Unavailable("another daemon moves the same journal into the store".into()))
+        Err(Error::Unavailable("another daemon is ingesting the same journal".into()))
     }
 
     /// Makes sure that everything that was moved is synced in the store. False when the store has
@@ -212,7 +212,7 @@ impl Ingest {
         Ok(BatchMove::Stored)
     }
 
-    /// Pauses, unless a request waits for a job that is not in the store yet.
+    /// Pauses, unless a worker waits for jobs or a request for one that is not in the store yet.
     async fn gather(&self) {
         if !self.shared.ready.waitlist.is_empty() {
             return;

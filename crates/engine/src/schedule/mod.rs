@@ -217,7 +217,7 @@ impl Scheduler {
         now: Duration,
     ) -> Reserved {
         let jobs = self.rates.reserve(key, settings, wanted, now);
-        let mut reserved = Reserved { jobs, noted: 0, last_report: 0 };
+        let mut reserved = Reserved { jobs, at: now, noted: 0, last_report: 0 };
         if let Some(entry) = self.types.get_mut(key) {
             entry.ready = entry.ready.saturating_sub(u64::from(jobs));
             (reserved.noted, reserved.last_report) = (entry.noted, entry.last_report);
@@ -243,7 +243,7 @@ impl Scheduler {
         left: u64,
         now: Duration,
     ) {
-        self.rates.give_back(key, reserved.jobs.saturating_sub(got), now);
+        self.rates.give_back(key, reserved.jobs.saturating_sub(got), reserved.at, now);
         let served = self.is_served(key);
         if let Some(entry) = self.types.get_mut(key).filter(|_| !served) {
             entry.ready = left + entry.noted.saturating_sub(reserved.noted);
@@ -264,7 +264,7 @@ impl Scheduler {
         used: u32,
         now: Duration,
     ) {
-        self.rates.give_back(key, reserved.jobs.saturating_sub(used), now);
+        self.rates.give_back(key, reserved.jobs.saturating_sub(used), reserved.at, now);
         let served = self.is_served(key);
         if let Some(entry) = self.types.get_mut(key).filter(|_| !served) {
             entry.ready += u64::from(reserved.jobs.saturating_sub(used));
@@ -414,6 +414,7 @@ impl Scheduler {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reserved {
     pub jobs: u32,
+    at: Duration,
     /// Jobs of the type noted before the reservation.
     noted: u64,
     /// The number of the store's last report on the type.

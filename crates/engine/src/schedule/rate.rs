@@ -65,9 +65,11 @@ impl Rates {
         jobs
     }
 
-    /// Returns starts that were reserved and not used.
-    pub(crate) fn give_back(&mut self, key: &TypeKey, jobs: u32, now: Duration) {
-        if let Some(rest) = self.rests.get(key).copied().filter(|_| jobs > 0) {
+    /// Returns starts that were reserved at `from` and not used. If that rest is over, they have
+    /// lapsed: a later rest is not shortened by them.
+    pub(crate) fn give_back(&mut self, key: &TypeKey, jobs: u32, from: Duration, now: Duration) {
+        let rest = self.rests.get(key).copied();
+        if let Some(rest) = rest.filter(|rest| jobs > 0 && rest.from == from) {
             let until = rest.until.saturating_sub(time_of(jobs, rest.rate)).max(now);
             self.set(key, (until > now || rest.missed).then_some(Rest { until, ..rest }));
         }
@@ -146,7 +148,7 @@ mod tests {
         let mut claim_in_vain = |meanwhile: &dyn Fn(&mut Rates) -> bool| {
             assert_eq!(rates.reserve(&t, &five, 9, NOW), 5);
             assert!(meanwhile(&mut rates));
-            rates.give_back(&t, 5, NOW);
+            rates.give_back(&t, 5, NOW, NOW);
             rates.take_rested(NOW)
         };
         let woken = [(t.clone(), 5)];
@@ -164,8 +166,20 @@ mod tests {
         assert!(rates.holds_back_at(&t, NOW));
         let over = NOW + Duration::from_secs(1);
         assert_eq!(rates.reserve(&t, &five, 5, over), 5, "the rest is over, and was not taken");
-        rates.give_back(&t, 5, over);
+        rates.give_back(&t, 5, over, over);
         assert_eq!(rates.take_rested(over), [(t, 5)]);
+    }
+
+    #[test]
+    fn starts_that_are_given_back_late_do_not_shorten_a_later_rest() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+        assert_eq!(rates.reserve(&t, &five, 5, NOW), 5);
+        let over = NOW + Duration::from_secs(1);
+        assert_eq!(rates.take_rested(over), [(t.clone(), 5)]);
+        assert_eq!(rates.reserve(&t, &five, 5, over), 5);
+        rates.give_back(&t, 5, NOW, over);
+        assert_eq!(rates.reserve(&t, &five, 5, over), 0, "five have just started");
     }
 
     #[test]
@@ -185,12 +199,12 @@ mod tests {
         assert_eq!(rates.reserve(&t, &TypeSettings::default(), 9, NOW), 9, "it has no rate");
         assert_eq!(rates.reserve(&t, &five, 9, NOW), 5);
         assert_eq!(rates.reserve(&t, &five, 9, NOW), 0, "others get nothing meanwhile");
-        rates.give_back(&t, 3, NOW);
+        rates.give_back(&t, 3, NOW, NOW);
         assert_eq!(rates.next_end(), Some(NOW + Duration::from_millis(400)));
         assert!(rates.take_rested(NOW).is_empty() && rates.rests(&t));
         assert_eq!(rates.take_rested(NOW + Duration::from_secs(1)), [(t.clone(), 5)]);
         assert_eq!(rates.reserve(&t, &five, 2, NOW), 2);
-        rates.give_back(&t, 2, NOW);
+        rates.give_back(&t, 2, NOW, NOW);
         assert!(!rates.rests(&t) && rates.next_end().is_none());
     }
 

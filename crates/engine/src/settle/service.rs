@@ -115,7 +115,7 @@ impl Settle {
         for mut item in batch.into_items() {
             item.attempt.leave_queue();
             let id = item.attempt.running.job.id;
-            tracing::error!(%id, %error, "the store cannot take a result; it is tried again");
+            tracing::error!(%id, %error, "the store rejected a result; it will be retried");
             if self.parked.is_empty() {
                 self.parked_until = Instant::now() + PARKED_PAUSE;
             }
@@ -183,7 +183,7 @@ impl Service for Settle {
             Ok(answer) => self.settled(answer),
             Err(error) if self.set_aside(&error) => {}
             Err(error) => {
-                let why = format!("{waiting} results wait: {error}");
+                let why = format!("{waiting} results are waiting for the store: {error}");
                 return Err(Failed::new(why, self.backoff.pause()));
             }
         }

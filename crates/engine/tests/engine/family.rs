@@ -1,5 +1,8 @@
 //! Jobs that repeat, and parents that wait for their children.
 
+use std::sync::Arc;
+
+use windlass_core::memory::MemoryStore;
 use windlass_core::repeat::Repeat;
 use windlass_core::{AddOptions, Code, Extra, JobId, State, TypeKey};
 use windlass_engine::Error;
@@ -208,6 +211,32 @@ async fn an_unfit_parent_of_an_emitted_job_is_an_error_of_the_attempt_that_asked
     }
     let types = daemon.engine.types(&t.tenant).await.unwrap();
     assert!(types.iter().all(|of| of.key != u), "nothing entered");
+}
+
+/// Its parent is in the store, so it does not matter that ingest is behind.
+#[tokio::test]
+async fn a_child_enters_while_later_adds_wait_in_the_journal() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), quick).await;
+    let (t, u) = (key("acme", "t"), key("acme", "u"));
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let direct = async |payload: &str| {
+        let idempotency = IdempotencyKey { key: payload.into(), fingerprint: 1 };
+        let added = daemon.engine.add(&t, jobs(&[payload]), Some(idempotency)).await.unwrap();
+        daemon.runner.started(added.ids[0]).await;
+        added.ids[0]
+    };
+    let parent = direct("hang").await;
+    let emitter = direct(&format!(r#"hang emit u {{"parent":"{parent}"}}"#)).await;
+    store.hold_inserts(true);
+    daemon.engine.add(&u, jobs(&["200"]), None).await.unwrap();
+    daemon.runner.finish(emitter);
+    assert_eq!(ended(&daemon, &t, emitter).await, State::Finished);
+    assert_eq!(daemon.engine.job(&t.tenant, emitter).await.unwrap().job.attempt, 1);
+    let children = daemon.engine.types(&t.tenant).await.unwrap();
+    let children = children.iter().find(|of_type| of_type.key == u).unwrap();
+    assert_eq!(children.paused, 1, "{children:?}");
+    store.hold_inserts(false);
 }
 
 /// The note about the next time belongs to the verdict that counts.

@@ -23,6 +23,8 @@ pub(crate) struct Faults {
     clock_steps: Vec<(u64, u64)>,
     /// When the store forgot what it had not synced, while daemons lived on.
     forgets: Intervals,
+    /// When daemons were stopped; one may hold the store's lock meanwhile.
+    stops: Intervals,
     /// When daemons may have had no answer from the store; `None` stands for all of them.
     cut_off: HashMap<Option<Name>, Intervals>,
 }
@@ -49,6 +51,9 @@ impl Faults {
                 }
                 Target::Daemon(name) => {
                     let name = names.of(name);
+                    if fault.kind == FaultKind::Stop {
+                        index.stops.add(from, ended);
+                    }
                     index.daemons.entry(name).or_default().add(from, to);
                     Some(Some(name))
                 }
@@ -71,6 +76,7 @@ impl Faults {
         lines.chain(index.cut_off.values_mut()).for_each(Intervals::sort);
         index.all.sort();
         index.forgets.sort();
+        index.stops.sort();
         index.any.sort();
         index.undoing.sort();
         index
@@ -99,6 +105,11 @@ impl Faults {
     /// Whether the store may have forgotten within this time what it had answered.
     pub(crate) fn may_have_forgotten(&self, from: u64, to: u64) -> bool {
         self.forgets.touch(from, to)
+    }
+
+    /// When all stops of daemons were over that were under way in between.
+    pub(crate) fn stops_over(&self, from: u64, to: u64) -> Option<u64> {
+        self.stops.last_end(from, to)
     }
 
     /// Whether this daemon may have had no answer from the store at some time in between.
@@ -165,8 +176,13 @@ impl Intervals {
     }
 
     pub(crate) fn touch(&self, from: u64, to: u64) -> bool {
+        self.last_end(from, to).is_some()
+    }
+
+    /// The last end of the intervals that reach into this time.
+    fn last_end(&self, from: u64, to: u64) -> Option<u64> {
         let begun = self.spans.partition_point(|(begin, _)| *begin <= to);
-        begun > 0 && self.reach[begun - 1] >= from
+        self.reach[..begun].last().copied().filter(|end| *end >= from)
     }
 
     fn next_after(&self, at: u64) -> Option<u64> {

@@ -139,7 +139,8 @@ impl Contexts {
                     }
                 }
                 Err((Unready::Broken { reason, .. }, output)) => {
-                    return fail_all(waiting, &reason, output, self.log_bytes_max, reports).await;
+                    let log = (output, self.log_bytes_max);
+                    return fail_all(waiting, &reason, log, reports, announced).await;
                 }
             }
         }
@@ -259,13 +260,14 @@ async fn drop_stopped(
     }
 }
 
-/// The handler has no working context, which fails each of these jobs.
+/// The handler has no working context, which fails each of these jobs. `announced` was already
+/// reported as started.
 async fn fail_all(
     waiting: VecDeque<Assignment>,
     reason: &str,
-    output: Output,
-    log_bytes_max: usize,
+    (output, log_bytes_max): (Output, usize),
     reports: &dyn Reports,
+    announced: Option<AttemptId>,
 ) {
     let mut output = Some(output);
     for assignment in waiting {
@@ -275,7 +277,9 @@ async fn fail_all(
             flight.prepend_output(output);
         }
         flight.fail(reason, None, Duration::ZERO);
-        reports.started(id).await;
+        if announced != Some(id) {
+            reports.started(id).await;
+        }
         if let Some(report) = flight.report(Duration::ZERO) {
             reports.ended(id, report).await;
         }

@@ -141,7 +141,7 @@ async fn a_service_that_keeps_panicking_ends_the_daemon_with_a_sentence() {
     let bench = bench(usize::MAX, 0);
     let mut failure = bench.health.failure.subscribe();
     let why = failure.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-    assert!(why.starts_with("the service test has panicked 10 times within 5m"), "{why}");
+    assert!(why.starts_with("the service test panicked 10 times within 5m"), "{why}");
     assert_eq!(bench.counted.panics.load(Ordering::SeqCst), usize::MAX - FAILURES_MAX);
     bench.services.stopped().await;
 }
@@ -225,5 +225,5 @@ async fn a_service_that_cannot_recover_from_a_panic_is_shown_as_failing() {
     }
     tokio::time::advance(FAILING_SHOWN_AFTER).await;
     let failing = bench.health.failing_services();
-    assert_eq!(failing[0].why, "cannot go on after a panic yet: not yet");
+    assert_eq!(failing[0].why, "has not recovered from a panic yet: not yet");
 }

@@ -9,8 +9,9 @@
 //! - a fault touched the earlier holder from its begin on, with a lease added to the fault's end,
 //! - the later holder is stale: a fault, a cancel or a retry had taken the job from it.
 //!
-//! A handler's run that ended for good is stored within a lease, unless a fault is under way. What
-//! comes later is no reason, except a fault that may undo what was not synced.
+//! A handler's run that ended for good is stored within a lease, unless a fault is under way, or
+//! another daemon is stopped, which may hold the store's lock then. What comes later is no reason,
+//! except a fault that may undo what was not synced.
 //!
 //! Cannot see: attempts that no witness wrote down; which of several reasons it was. One fault
 //! explains any number of runs within its reach.
@@ -57,7 +58,7 @@ fn explained(
     terms: &Terms,
 ) -> bool {
     let (from, to) = (first.asked.at, second.began.at);
-    let stored_by = stored_by(first, terms);
+    let stored_by = stored_by(ledger, first, terms);
     let claimed_before = second.not_before(terms) <= stored_by;
     first.status.is_some_and(|status| !ends_job(status))
         || lapsed(first, second, terms)
@@ -68,11 +69,18 @@ fn explained(
         || (claimed_before && ledger.may_be_stale(account, second, terms))
 }
 
-/// When the end of this run was stored at the latest, if nothing kept it from that. A run without
-/// an end that is final may have been under way until something ended it.
-fn stored_by(hold: &Hold, terms: &Terms) -> u64 {
+/// When the end of this run was stored at the latest, if no fault of its own kept it from that. A
+/// run without an end that is final may have been under way until something ended it.
+fn stored_by(ledger: &Ledger, hold: &Hold, terms: &Terms) -> u64 {
     let ended = hold.ended.filter(|_| hold.status.is_some_and(ends_job));
-    ended.map_or(u64::MAX, |ended| ended.at.saturating_add(terms.lease_ns))
+    let Some(ended) = ended else { return u64::MAX };
+    let mut by = ended.at.saturating_add(terms.lease_ns);
+    while let Some(over) = ledger.faults.stops_over(ended.at, by)
+        && over.saturating_add(terms.lease_ns) > by
+    {
+        by = over.saturating_add(terms.lease_ns);
+    }
+    by
 }
 
 /// The first holder had it as long as it may.

@@ -198,6 +198,23 @@ fn a_fault_long_after_its_end_does_not_explain_that_a_job_runs_again() {
     assert_eq!(under_way.broken(), NONE, "the end could not be stored");
 }
 
+/// It may have been stopped while it held the store's lock, so that no other daemon could write.
+#[test]
+fn an_end_is_not_stored_while_another_daemon_is_stopped() {
+    let killed_after = |stop_ms, wait_ms| {
+        let mut story = Story::new();
+        story.add(1).began("d1/c", 1, 1);
+        story.during(FaultKind::Stop, Target::Daemon("d2".into()), |story| {
+            story.ended("d1/c", 1, 200).wait(stop_ms);
+        });
+        story.wait(wait_ms).fault(FaultKind::Kill, "d1", 10);
+        story.wait(10).run("d2/c", 1, 2, 200).seen(1, State::Finished).broken()
+    };
+    assert_eq!(killed_after(3 * LEASE_MS, LEASE_MS / 2), NONE);
+    let ahead_ms = Story::new().terms.claim_ahead_ns / MS;
+    assert_eq!(killed_after(10, LEASE_MS + ahead_ms), ["extra_run"]);
+}
+
 /// The first claim is answered after the second one, which a retry explains.
 #[test]
 fn a_second_run_comes_after_the_one_with_the_smaller_token() {
