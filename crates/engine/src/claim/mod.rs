@@ -1,5 +1,6 @@
 //! Claim: takes waiting jobs under leases. This module serves the dispatcher, pulling workers, and
-//! doors with a decision of their own; the last of these do not go through `claim` below (see `take`).
+//! doors with a decision of their own; the last of these do not go through `claim` below (see
+//! `take`).
 //!
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐
@@ -24,6 +25,7 @@
 
 pub(crate) mod abandoned;
 pub(crate) mod cursor;
+pub(crate) mod interest;
 pub(crate) mod pull;
 pub(crate) mod reserve;
 pub(crate) mod room;

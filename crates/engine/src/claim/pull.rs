@@ -10,9 +10,9 @@ use windlass_core::store::{
 };
 
 use crate::api::PullClaim;
+use crate::claim::interest::{Interest, Pattern};
 use crate::claim::reserve::Reservation;
 use crate::claim::wait::{self, Serving};
-use crate::claim::waitlist::{Interest, Pattern};
 use crate::error::{Error, store_error};
 use crate::follow_up;
 use crate::settle::verdict;

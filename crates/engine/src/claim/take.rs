@@ -14,9 +14,9 @@ use windlass_core::store::Durability;
 use windlass_core::sync::lock;
 use windlass_core::{Extra, Invalid, Job, Payload, TypeKey, TypeSettings};
 
+use crate::claim::interest::{Interest, Pattern};
 use crate::claim::reserve::Reservation;
 use crate::claim::wait::{self, Serving};
-use crate::claim::waitlist::{Interest, Pattern};
 use crate::error::{Error, store_error};
 use crate::follow_up;
 use crate::shared::Shared;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::TypeKey;
 
-use crate::claim::waitlist::Interest;
+use crate::claim::interest::Interest;
 use crate::detach::to_its_end;
 use crate::error::Error;
 use crate::ingest::freshness::FRESH_CLAIM;
@@ -106,7 +106,7 @@ where
 {
     let deadline = Instant::now() + wait;
     shared.fresh.all(FRESH_CLAIM).await;
-    let mut waiting = shared.ready.waitlist.enter(interest);
+    let mut waiting = shared.ready.waitlist.enter(interest)?;
     loop {
         let Some(room) = room(shared, bytes, gone).await else { return Ok(None) };
         // Boxed: while it waits, there is no memory for an attempt.

@@ -1,5 +1,6 @@
 //! Waitlist: workers that wait for jobs by name. When n jobs of a type become ready, the first n
-//! workers that want the type are woken, and no others. Thousands may wait, at no cost.
+//! workers that want the type are woken, and no others. How many wait does not matter; each type
+//! that is announced is compared with the different patterns of its tenant, so these are bounded.
 //!
 //! Workers that want only one priority, small payloads, or hidden jobs too, wait in separate lines.
 //! An announcement does not say what kind of job became ready, so the first of each line are woken.
@@ -9,9 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use windlass_core::edit::Names;
 use windlass_core::sync::lock;
 use windlass_core::{Priority, Tenant, TypeKey, TypeName, glob};
+
+use crate::claim::interest::{Interest, Pattern};
+use crate::error::Error;
+
+/// Different patterns that the workers of one tenant may wait for.
+const GLOBS_MAX: usize = 1000;
 
 /// Order of arrival: grows with every waiter.
 type Ticket = u64;
@@ -26,32 +32,20 @@ type Lines = BTreeMap<Line, BTreeSet<Ticket>>;
 #[derive(Default)]
 pub(crate) struct Waitlist(Mutex<Table>);
 
-/// What a worker waits for.
-#[derive(Debug, Clone)]
-pub(crate) struct Interest {
-    pub tenant: Tenant,
-    pub names: Vec<Pattern>,
-    pub priority: Option<Priority>,
-    /// Jobs with larger payloads are not for this worker.
-    pub payload_bytes_max: u64,
-    /// Hidden jobs too.
-    pub hidden: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Pattern {
-    Name(TypeName),
-    Glob(String),
-}
-
 #[derive(Default)]
 struct Table {
     tickets: Ticket,
     waiters: BTreeMap<Ticket, Waiter>,
     /// Waiters that can be woken. One that was woken and has not noticed it yet is not here.
     names: HashMap<TypeKey, Lines>,
-    globs: HashMap<Tenant, HashMap<String, Lines>>,
+    globs: HashMap<Tenant, HashMap<String, Glob>>,
     hidden: BTreeSet<Ticket>,
+}
+
+/// The waiters for one pattern.
+struct Glob {
+    pattern: glob::Pattern,
+    lines: Lines,
 }
 
 struct Waiter {
@@ -68,35 +62,6 @@ enum Call {
     All,
 }
 
-impl Pattern {
-    /// Most patterns are plain names, which are found by lookup.
-    pub(crate) fn of(text: &str) -> Pattern {
-        let name = (!text.contains(['*', '?', '['])).then(|| TypeName::new(text).ok()).flatten();
-        name.map_or_else(|| Pattern::Glob(text.to_owned()), Pattern::Name)
-    }
-
-    pub(crate) fn of_names(names: &Names) -> Vec<Pattern> {
-        match names {
-            Names::Glob(text) => vec![Pattern::of(text)],
-            Names::AnyOf(names) => names.iter().cloned().map(Pattern::Name).collect(),
-        }
-    }
-}
-
-impl Interest {
-    /// What it takes in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        let bytes = |pattern: &Pattern| {
-            let text = match pattern {
-                Pattern::Name(name) => name.as_str(),
-                Pattern::Glob(text) => text,
-            };
-            size_of::<Pattern>() + text.len()
-        };
-        self.names.iter().map(bytes).sum()
-    }
-}
-
 impl Waitlist {
     fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.0)
@@ -108,15 +73,21 @@ impl Waitlist {
 
     /// Enters the end of the line, until the entry is dropped. A worker that enters before it looks
     /// misses no jobs: those that arrive meanwhile wake it.
-    pub(crate) fn enter(&self, interest: Interest) -> Entry<'_> {
+    pub(crate) fn enter(&self, interest: Interest) -> Result<Entry<'_>, Error> {
         let mut table = self.table();
+        if !table.has_room(&interest) {
+            return Err(Error::Unavailable(format!(
+                "the workers of this tenant may wait for {GLOBS_MAX} different patterns at once, \
+                 and already do; use fewer, or names without wildcards"
+            )));
+        }
         table.tickets += 1;
         let (ticket, wake) = (table.tickets, Arc::new(Notify::new()));
         let interest = Arc::new(interest);
         let waiter = Waiter { interest: interest.clone(), wake: wake.clone(), call: None };
         table.waiters.insert(ticket, waiter);
         table.stand(ticket, &interest);
-        Entry { waitlist: self, ticket, wake, pending: None }
+        Ok(Entry { waitlist: self, ticket, wake, pending: None })
     }
 
     /// This many jobs of these types became ready.
@@ -150,34 +121,45 @@ impl Waitlist {
 
 impl Table {
     fn wake(&mut self, key: &TypeKey, jobs: u64) {
-        for line in self.lines_of(key) {
-            self.wake_line(key, line, jobs);
-        }
+        let globs = self.globs_of(key);
+        let by_name = self.names.get(key).into_iter().flat_map(BTreeMap::keys);
+        let by_glob = self.lines_of(key, &globs).flat_map(BTreeMap::keys);
+        let lines: BTreeSet<Line> = by_name.chain(by_glob).copied().collect();
+        lines.into_iter().for_each(|line| self.wake_line(key, line, jobs, &globs));
     }
 
-    fn wake_line(&mut self, key: &TypeKey, line: Line, jobs: u64) {
-        let globs = self.globs_of(key);
+    fn wake_line(&mut self, key: &TypeKey, line: Line, jobs: u64, globs: &[String]) {
         for _ in 0..jobs {
             let by_name = self.names.get(key).into_iter();
-            let of_tenant = self.globs.get(&key.tenant);
-            let by_glob = globs.iter().filter_map(|glob| of_tenant?.get(glob));
-            let standing = by_name.chain(by_glob).filter_map(|lines| lines.get(&line)?.first());
+            let standing = by_name.chain(self.lines_of(key, globs));
+            let standing = standing.filter_map(|lines| lines.get(&line)?.first());
             let Some(oldest) = standing.min().copied() else { return };
             self.call(oldest, Call::Ready(key.clone()));
         }
     }
 
-    /// The lines with waiters for this type.
-    fn lines_of(&self, key: &TypeKey) -> BTreeSet<Line> {
-        let by_name = self.names.get(key).into_iter().flat_map(BTreeMap::keys);
-        let of_tenant = self.globs.get(&key.tenant).into_iter().flatten();
-        let matching = of_tenant.filter(|(glob, _)| glob::matches(glob, key.name.as_str()));
-        by_name.chain(matching.flat_map(|(_, lines)| lines.keys())).copied().collect()
+    /// The waiters for these patterns.
+    fn lines_of(&self, key: &TypeKey, globs: &[String]) -> impl Iterator<Item = &Lines> {
+        let of_tenant = self.globs.get(&key.tenant);
+        globs.iter().filter_map(move |text| of_tenant?.get(text).map(|glob| &glob.lines))
     }
 
+    /// The patterns that match this type.
     fn globs_of(&self, key: &TypeKey) -> Vec<String> {
-        let of_tenant = self.globs.get(&key.tenant).into_iter().flat_map(HashMap::keys);
-        of_tenant.filter(|glob| glob::matches(glob, key.name.as_str())).cloned().collect()
+        let of_tenant = self.globs.get(&key.tenant).into_iter().flatten();
+        let matching = of_tenant.filter(|(_, glob)| glob.pattern.matches(key.name.as_str()));
+        matching.map(|(text, _)| text.clone()).collect()
+    }
+
+    /// Whether the patterns of its tenant stay within their bound with this waiter.
+    fn has_room(&self, interest: &Interest) -> bool {
+        let of_tenant = self.globs.get(&interest.tenant);
+        let is_new = |pattern: &&Pattern| match pattern {
+            Pattern::Name(_) => false,
+            Pattern::Glob(text) => of_tenant.is_none_or(|globs| !globs.contains_key(text)),
+        };
+        let new = interest.names.iter().filter(is_new).count();
+        new == 0 || of_tenant.map_or(0, HashMap::len) + new <= GLOBS_MAX
     }
 
     fn call(&mut self, ticket: Ticket, call: Call) {
@@ -194,7 +176,8 @@ impl Table {
                 Pattern::Name(name) => self.names.entry(interest.key(name)).or_default(),
                 Pattern::Glob(text) => {
                     let of_tenant = self.globs.entry(interest.tenant.clone()).or_default();
-                    of_tenant.entry(text.clone()).or_default()
+                    let glob = of_tenant.entry(text.clone()).or_insert_with(|| Glob::new(text));
+                    &mut glob.lines
                 }
             };
             lines.entry(interest.line()).or_default().insert(ticket);
@@ -215,7 +198,8 @@ impl Table {
                 }
                 Pattern::Glob(text) => {
                     let Some(of_tenant) = self.globs.get_mut(&interest.tenant) else { continue };
-                    if of_tenant.get_mut(text).is_some_and(|lines| interest.leave(ticket, lines)) {
+                    let glob = of_tenant.get_mut(text);
+                    if glob.is_some_and(|glob| interest.leave(ticket, &mut glob.lines)) {
                         of_tenant.remove(text);
                     }
                     if of_tenant.is_empty() {
@@ -225,6 +209,12 @@ impl Table {
             }
         }
         self.hidden.remove(&ticket);
+    }
+}
+
+impl Glob {
+    fn new(text: &str) -> Glob {
+        Glob { pattern: glob::Pattern::new(text), lines: Lines::new() }
     }
 }
 
@@ -294,7 +284,8 @@ impl Drop for Entry<'_> {
         // An unused wake-up goes to the next in line.
         for call in [self.pending.take(), waiter.call].into_iter().flatten() {
             if let Call::Ready(key) = call {
-                table.wake_line(&key, waiter.interest.line(), 1);
+                let globs = table.globs_of(&key);
+                table.wake_line(&key, waiter.interest.line(), 1, &globs);
             }
         }
     }

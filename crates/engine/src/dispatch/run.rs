@@ -55,7 +55,7 @@ async fn run_batch(
         reports.after_panic(left).await;
     } else {
         for attempt in left {
-            tracing::error!(id = %attempt.job, "the runner did not report on a job; it is released");
+            tracing::error!(id = %attempt.job, "the runner did not report on a job; releasing it");
             reports.hand_back(attempt).await;
         }
     }

@@ -15,6 +15,10 @@ fn interest(names: &[&str]) -> Interest {
     Interest { tenant: key("t").tenant, names, priority, payload_bytes_max, hidden }
 }
 
+fn enter(waitlist: &Waitlist, interest: Interest) -> Entry<'_> {
+    waitlist.enter(interest).unwrap()
+}
+
 /// Which of these have been woken, without waiting.
 fn woken(places: &mut [Entry<'_>]) -> Vec<usize> {
     let is_called = |(index, place): (usize, &mut Entry<'_>)| {
@@ -35,7 +39,7 @@ fn as_many_as_there_are_jobs_are_woken_the_oldest_first() {
     let waitlist = Waitlist::default();
     let patterns = ["a*", "abc", "b", "?bc", "*", "abc", "[a-c]bc"];
     let mut places: Vec<_> =
-        patterns.iter().map(|text| waitlist.enter(interest(&[text]))).collect();
+        patterns.iter().map(|text| enter(&waitlist, interest(&[text]))).collect();
     waitlist.wake([(&key("abc"), 3)]);
     assert_eq!(woken(&mut places), [0, 1, 3]);
     places.iter_mut().for_each(|place| place.checked(|_| true));
@@ -48,7 +52,7 @@ fn as_many_as_there_are_jobs_are_woken_the_oldest_first() {
 #[test]
 fn a_worker_that_found_nothing_keeps_its_place() {
     let waitlist = Waitlist::default();
-    let mut places: Vec<_> = (0..3).map(|_| waitlist.enter(interest(&["t"]))).collect();
+    let mut places: Vec<_> = (0..3).map(|_| enter(&waitlist, interest(&["t"]))).collect();
     for _ in 0..2 {
         waitlist.wake([(&key("t"), 1)]);
         assert_eq!(woken(&mut places), [0]);
@@ -59,7 +63,7 @@ fn a_worker_that_found_nothing_keeps_its_place() {
 #[test]
 fn a_wake_up_during_a_look_is_not_lost() {
     let waitlist = Waitlist::default();
-    let mut places: Vec<_> = (0..2).map(|_| waitlist.enter(interest(&["t"]))).collect();
+    let mut places: Vec<_> = (0..2).map(|_| enter(&waitlist, interest(&["t"]))).collect();
     waitlist.wake([(&key("t"), 1)]);
     assert_eq!(woken(&mut places), [0]);
     waitlist.wake([(&key("t"), 1)]);
@@ -71,7 +75,7 @@ fn a_wake_up_during_a_look_is_not_lost() {
 #[test]
 fn a_worker_that_disconnects_passes_its_wake_up_on() {
     let waitlist = Waitlist::default();
-    let mut places: Vec<_> = (0..5).map(|_| waitlist.enter(interest(&["t", "u*"]))).collect();
+    let mut places: Vec<_> = (0..5).map(|_| enter(&waitlist, interest(&["t", "u*"]))).collect();
     waitlist.wake([(&key("t"), 1)]);
     places.remove(0);
     assert_eq!(woken(&mut places), [0], "it had not noticed");
@@ -92,7 +96,7 @@ fn a_worker_that_wants_one_priority_takes_no_wake_up_from_others() {
     let waitlist = Waitlist::default();
     let priority = |number| Priority::new(number).ok();
     let lines = [priority(1000), priority(0), None, None, priority(1000)];
-    let place = |priority| waitlist.enter(Interest { priority, ..interest(&["t*"]) });
+    let place = |priority| enter(&waitlist, Interest { priority, ..interest(&["t*"]) });
     let mut places: Vec<_> = lines.into_iter().map(place).collect();
     waitlist.wake([(&key("t"), 1)]);
     assert_eq!(woken(&mut places), [0, 1, 2]);
@@ -102,7 +106,7 @@ fn a_worker_that_wants_one_priority_takes_no_wake_up_from_others() {
 fn a_worker_that_wants_small_payloads_takes_no_wake_up_from_others() {
     let waitlist = Waitlist::default();
     let place =
-        |payload_bytes_max| waitlist.enter(Interest { payload_bytes_max, ..interest(&["t*"]) });
+        |payload_bytes_max| enter(&waitlist, Interest { payload_bytes_max, ..interest(&["t*"]) });
     let mut places: Vec<_> = [1, 1, u64::MAX, u64::MAX].map(place).into();
     waitlist.wake([(&key("t"), 1)]);
     assert_eq!(woken(&mut places), [0, 2]);
@@ -113,11 +117,14 @@ fn a_worker_that_wants_hidden_jobs_takes_no_wake_up_from_others() {
     let waitlist = Waitlist::default();
     let other = TypeKey::new("other", "t").unwrap();
     let mut places = vec![
-        waitlist.enter(Interest { hidden: true, ..interest(&["t"]) }),
-        waitlist.enter(interest(&["t"])),
-        waitlist.enter(interest(&["t"])),
-        waitlist.enter(Interest { hidden: true, ..interest(&["u"]) }),
-        waitlist.enter(Interest { hidden: true, tenant: other.tenant.clone(), ..interest(&["t"]) }),
+        enter(&waitlist, Interest { hidden: true, ..interest(&["t"]) }),
+        enter(&waitlist, interest(&["t"])),
+        enter(&waitlist, interest(&["t"])),
+        enter(&waitlist, Interest { hidden: true, ..interest(&["u"]) }),
+        enter(
+            &waitlist,
+            Interest { hidden: true, tenant: other.tenant.clone(), ..interest(&["t"]) },
+        ),
     ];
     waitlist.wake([(&key("t"), 1)]);
     assert_eq!(woken(&mut places), [0, 1]);
@@ -132,10 +139,26 @@ fn all_who_wait_for_types_of_one_tenant_can_be_woken() {
     let waitlist = Waitlist::default();
     let other = TypeKey::new("other", "t").unwrap().tenant;
     let mut places = vec![
-        waitlist.enter(interest(&["t"])),
-        waitlist.enter(Interest { tenant: other, ..interest(&["t"]) }),
-        waitlist.enter(interest(&["u*"])),
+        enter(&waitlist, interest(&["t"])),
+        enter(&waitlist, Interest { tenant: other, ..interest(&["t"]) }),
+        enter(&waitlist, interest(&["u*"])),
     ];
     waitlist.wake_all_of(&key("t").tenant);
     assert_eq!(woken(&mut places), [0, 2]);
+}
+
+#[test]
+fn the_different_patterns_of_a_tenant_are_bounded() {
+    let waitlist = Waitlist::default();
+    let globs: Vec<String> = (0..GLOBS_MAX).map(|number| format!("{number}*")).collect();
+    let globs: Vec<&str> = globs.iter().map(String::as_str).collect();
+    let all = enter(&waitlist, interest(&globs));
+    let refused = waitlist.enter(interest(&["one more*"]));
+    assert!(matches!(refused, Err(Error::Unavailable(why)) if why.contains("different patterns")));
+    enter(&waitlist, interest(&["0*", "a name"]));
+    let other = Interest { tenant: Tenant::new("other").unwrap(), ..interest(&["one more*"]) };
+    enter(&waitlist, other);
+    drop(all);
+    enter(&waitlist, interest(&["one more*"]));
+    assert!(nobody_is_left(&waitlist));
 }
