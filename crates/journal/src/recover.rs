@@ -107,9 +107,7 @@ impl Repairs {
                 .and_then(|file| file.sync())
                 .map_err(|error| Error::storage("sync", path, &error))?;
         }
-        if self.removals.is_empty() && self.syncs.is_empty() {
-            return Ok(());
-        }
+        // Also the names: the last segment may have been created right before a kill.
         disk.sync_dir(dir).map_err(|error| Error::storage("sync", dir, &error))
     }
 }
