@@ -1,14 +1,14 @@
 //! The layers around every request: unknown routes and wrong methods get the usual error body, a
-//! panic becomes an answer and a log line, browsers must not guess content types, and cross-site
-//! requests cannot change anything.
+//! panic becomes an answer and a log line, browsers must not guess content types, and web pages of
+//! other sites are kept out (`site`).
 
 use std::panic::AssertUnwindSafe;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
-use axum::http::{HeaderName, HeaderValue, Method, Uri};
-use axum::middleware::{Next, from_fn};
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
@@ -16,32 +16,37 @@ use windlass_core::sync::panic_text;
 
 use crate::door::Door;
 use crate::error::Failure;
+use crate::site;
 
-/// Browsers send this header to say where a request comes from; other clients do not.
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-pub(crate) fn wrap(router: Router<Door>) -> Router<Door> {
+pub(crate) fn wrap(router: Router<Door>, door: &Door) -> Router<Door> {
     router
         .fallback(async |uri: Uri| Failure::no_such_route(uri.path()))
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
             Failure::wrong_method(method.as_str(), uri.path())
         })
+        .layer(from_fn_with_state(door.clone(), guard))
         .layer(from_fn(around))
+}
+
+/// Refuses requests of foreign web pages, and answers those of listed ones as browsers want it.
+async fn guard(State(door): State<Door>, request: Request, next: Next) -> Response {
+    match site::admit(&door.sites, &request) {
+        Err(refused) => refused.into_response(),
+        Ok(None) => next.run(request).await,
+        Ok(Some(listed)) if request.method() == Method::OPTIONS => listed.preflight(&request),
+        Ok(Some(listed)) => listed.mark(next.run(request).await),
+    }
 }
 
 async fn around(request: Request, next: Next) -> Response {
     let told = tracing::enabled!(tracing::Level::DEBUG)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
-    let mut response = if is_forged(&request) {
-        Failure::forbidden("a page of another site must not change anything here").into_response()
-    } else {
-        let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-        answered.unwrap_or_else(|panic| {
-            let what = panic_text(panic.as_ref());
-            tracing::error!(what, "a request made the daemon panic; this is a bug");
-            Failure::internal().into_response()
-        })
-    };
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let mut response = answered.unwrap_or_else(|panic| {
+        let what = panic_text(panic.as_ref());
+        tracing::error!(what, "a request made the daemon panic; this is a bug");
+        Failure::internal().into_response()
+    });
     let nosniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
     if let Some((method, path)) = told {
@@ -49,14 +54,6 @@ async fn around(request: Request, next: Next) -> Response {
         tracing::debug!(%method, path, status = response.status().as_u16(), "request");
     }
     response
-}
-
-/// Any web page can make a browser send requests to the local machine. The page cannot see the
-/// answers, so only requests that change something matter.
-fn is_forged(request: &Request) -> bool {
-    let site = request.headers().get(FETCH_SITE);
-    site.is_some_and(|site| site == "cross-site" || site == "same-site")
-        && !matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
 #[cfg(test)]
@@ -74,7 +71,8 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = crate::server::tests::serve_plain(listener, router);
-        let answer = crate::server::tests::exchange(address, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+        let answer =
+            crate::server::tests::exchange(address, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let answer = tokio::select! { answer = answer => answer, () = server => String::new() };
         assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
         assert!(answer.contains("x-content-type-options: nosniff"), "{answer}");

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::Clock;
 use windlass_engine::Engine;
-use windlass_net::Memory;
+use windlass_net::{Memory, Sites};
 
 /// Shared by all requests of one door; cheap to clone.
 #[derive(Clone)]
@@ -19,6 +19,7 @@ pub(crate) struct DoorState {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) body_bytes_max: u64,
     pub(crate) body_timeout: Duration,
+    pub(crate) sites: Sites,
     pub(crate) version: &'static str,
     pub(crate) openapi: Bytes,
     pub(crate) memory: Memory,

@@ -6,6 +6,7 @@
 //! | `server`, `presence` | connections: number, time limits, whether the client is still there |
 //! | `door` | what every route shares: the engine, the limits, the clock |
 //! | `around` | the layers around every request: the log line, panics, common headers |
+//! | `site` | which web pages may use the door |
 //! | `route`, `openapi` | the table of routes, from which router and document are made |
 //! | `error`, `answer` | the wire form of refusals and of answers |
 //! | `path`, `query`, `body`, `json` | reading requests, strictly and within bounds |
@@ -38,6 +39,7 @@ mod query;
 mod route;
 mod seed;
 mod server;
+mod site;
 mod size;
 mod time;
 mod types;
@@ -57,6 +59,7 @@ use windlass_net::Memory;
 
 pub use openapi::openapi;
 pub use server::serve;
+pub use windlass_net::Sites;
 
 /// Settings of the door.
 #[derive(Clone)]
@@ -70,6 +73,8 @@ pub struct Options {
     pub body_timeout: Duration,
     /// Maximum number of connections; further ones wait to be accepted.
     pub connections_max: usize,
+    /// What this server is called, and which web pages may use it.
+    pub sites: Sites,
     /// Shown in the status.
     pub version: &'static str,
     /// The engine's clock; `delay` counts from its time.
@@ -83,6 +88,7 @@ impl Default for Options {
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
             connections_max: 10_000,
+            sites: Sites::default(),
             version: env!("CARGO_PKG_VERSION"),
             clock: Arc::new(SystemClock),
         }
@@ -101,10 +107,11 @@ fn router_until(engine: Engine, options: &Options, closing: CancellationToken) -
         clock: options.clock.clone(),
         body_bytes_max: options.body_bytes_max,
         body_timeout: options.body_timeout,
+        sites: options.sites.clone(),
         version: options.version,
         openapi: openapi().into(),
         memory: Memory::new(body::MEMORY_BYTES_MAX),
         closing,
     });
-    around::wrap(route::router()).with_state(door)
+    around::wrap(route::router(), &door).with_state(door)
 }

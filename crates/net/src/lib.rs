@@ -10,6 +10,7 @@
 //! | `memory` | the memory bound for large messages of all connections |
 //! | `pace` | how slow a peer may be |
 //! | `http`, `body` | one HTTP/1 connection, and its request bodies |
+//! | `site` | requests that web pages make browsers send |
 
 mod accept;
 mod body;
@@ -18,6 +19,7 @@ pub mod http;
 mod memory;
 mod pace;
 mod serve;
+mod site;
 mod stream;
 pub mod tcp;
 
@@ -26,4 +28,5 @@ pub use body::{BodyError, BodyReader, SMALL_BYTES_MAX};
 pub use connections::{CLOSE_GRACE, Connections};
 pub use memory::{Memory, Share};
 pub use serve::serve;
+pub use site::{Page, Sites};
 pub use stream::{LINGER_BYTES_MAX, OnEnd, Stream};

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
+use windlass_door_http::Sites;
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts, RealDisk};
 use windlass_runner::{IsolationOptions, LocalRunner};
@@ -94,6 +95,7 @@ fn open_doors(
         header_timeout: config.http.header_timeout,
         body_timeout: config.http.body_timeout,
         connections_max: config.http.connections_max,
+        sites: sites(config),
         version,
         clock,
     };
@@ -101,6 +103,13 @@ fn open_doors(
         windlass_door_http::serve(listeners.http, engine.clone(), options, closing.clone());
     doors.spawn(async { ("HTTP", serving.await) });
     Doors(doors)
+}
+
+/// Clients may also call this daemon by the name of its machine.
+fn sites(config: &Config) -> Sites {
+    let mut hosts = config.http.hosts.clone();
+    hosts.extend(rustix::system::uname().nodename().to_str().ok().map(str::to_owned));
+    Sites { hosts, origins: config.http.origins.clone() }
 }
 
 impl Doors {

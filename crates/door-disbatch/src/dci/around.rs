@@ -13,9 +13,10 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use windlass_core::sync::panic_text;
+use windlass_net::Sites;
 
 use super::error::Failure;
-use super::{Dci, page, site};
+use super::{Dci, page};
 
 pub(crate) fn wrap(router: Router<Dci>, dci: &Dci) -> Router<Dci> {
     router
@@ -58,7 +59,8 @@ async fn around(State(dci): State<Dci>, request: Request, next: Next) -> Respons
 }
 
 async fn answer(dci: &Dci, request: Request, next: Next) -> Response {
-    if site::is_forged(request.method(), request.headers()) {
+    let sites = Sites::default();
+    if sites.is_forged(request.method(), request.headers()) {
         let message = "a page of another site must not change anything here";
         return Failure::new(StatusCode::FORBIDDEN, message).into_response();
     }
@@ -66,10 +68,7 @@ async fn answer(dci: &Dci, request: Request, next: Next) -> Response {
     if let (true, Some(file)) = (reading, page::own(request.uri().path())) {
         return file;
     }
-    if dci.guard().is_open()
-        && dci.config().tls.is_none()
-        && !site::is_plain_host(request.headers())
-    {
+    if dci.guard().is_open() && dci.config().tls.is_none() && !sites.has_host(request.headers()) {
         let message = "an interface without a login answers only under an address or `localhost`: \
                        set `users`, or have the proxy ask for such a host";
         return Failure::new(StatusCode::FORBIDDEN, message).into_response();

@@ -4,7 +4,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `server` | connections and TLS |
-//! | `around`, `access`, `site`, `page` | the layers around every request, and static files |
+//! | `around`, `access`, `page` | the layers around every request, and static files |
 //! | `route`, `param`, `path`, `body`, `answer`, `error` | the form of requests and answers |
 //! | `queue`, `count`, `delete` | `/queues`: changing, counting and deleting them |
 //! | `task`, `act` | `/tasks`: searching, creating, cancelling and retrying them |
@@ -31,7 +31,6 @@ mod plugin;
 mod queue;
 mod route;
 mod server;
-mod site;
 mod task;
 
 use std::io;

@@ -202,7 +202,8 @@ pub(crate) fn read(kind: Kind, body: &[u8], query: &str) -> Result<Value, Failur
         Kind::Form => pairs(body),
         Kind::Json => serde_json::from_slice(body)
             .map_err(|error| Failure::bad(format!("the body is not JSON: {error}"))),
-        // See `site` for why nothing else is guessed at.
+        // Nothing else is guessed at: a page of another site may send plain text without a
+        // preflight request, but not JSON.
         Kind::Absent | Kind::Other => {
             let message = "send parameters as application/json or \
                            application/x-www-form-urlencoded";

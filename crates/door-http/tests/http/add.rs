@@ -86,7 +86,7 @@ async fn a_body_in_chunks_of_unknown_length_is_taken_too() {
     for (content_type, chunks) in [(TEXT, 2), (BINARY, 2), (BINARY, 5)] {
         let mut client = Client::connect(daemon.address).await;
         let head = format!(
-            "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: t\r\n{content_type}\r\n\
+            "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: localhost\r\n{content_type}\r\n\
              transfer-encoding: chunked\r\n\r\n"
         );
         client.send(head.as_bytes()).await;

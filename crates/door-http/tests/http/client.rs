@@ -51,7 +51,7 @@ impl Response {
 /// A request with a length; `headers` are complete lines such as `content-type: text/plain`.
 pub fn request(line: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
-    let mut request = format!("{line} HTTP/1.1\r\nhost: test\r\n");
+    let mut request = format!("{line} HTTP/1.1\r\nhost: localhost\r\n");
     for header in headers {
         request.push_str(header);
         request.push_str("\r\n");

@@ -33,7 +33,7 @@ async fn a_body_that_stops_half_way_is_answered_408_and_nothing_is_stored() {
     for content_type in ["text/plain", "application/octet-stream", "application/json"] {
         let mut client = Client::connect(daemon.address).await;
         let head = format!(
-            "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: t\r\ncontent-type: {content_type}\r\n\
+            "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\n\
              content-length: 100\r\n\r\nhalf\n"
         );
         let answer = client.call(head.as_bytes()).await;
@@ -49,7 +49,7 @@ async fn a_client_that_hangs_up_half_way_leaves_nothing_behind() {
     for (content_type, sent) in [("text/plain", 10), ("application/octet-stream", 2_000_000)] {
         let mut client = Client::connect(daemon.address).await;
         let head = format!(
-            "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: t\r\ncontent-type: {content_type}\r\n\
+            "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\n\
              content-length: 3000000\r\n\r\n"
         );
         client.send(head.as_bytes()).await;
@@ -131,7 +131,7 @@ async fn a_refusal_is_read_although_the_body_was_not() {
 async fn expect_continue_is_answered_before_the_body_is_sent() {
     let daemon = Daemon::start().await;
     let mut client = Client::connect(daemon.address).await;
-    let head = "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: t\r\ncontent-type: text/plain\r\n\
+    let head = "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\n\
                 expect: 100-continue\r\ncontent-length: 1\r\n\r\n";
     assert_eq!(client.call(head.as_bytes()).await.status, 100);
     assert_eq!(client.call(b"a").await.status, 201);
@@ -192,7 +192,8 @@ async fn a_closing_door_answers_whoever_waits_and_ends() {
     let json = ["content-type: application/json"];
     claims.send(&request("POST /v1/acme/claim", &json, r#"{"wait":"5m"}"#)).await;
     let mut half = Client::connect(daemon.address).await;
-    half.send(b"POST /v1/acme/jobs/t HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\na").await;
+    half.send(b"POST /v1/acme/jobs/t HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\na")
+        .await;
     // The three are in progress once the daemon has answered something sent after them.
     assert_eq!(daemon.get("/healthz").await.status, 200);
     daemon.shutdown.cancel();

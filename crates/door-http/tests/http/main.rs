@@ -13,3 +13,4 @@ mod pull;
 mod refuse;
 mod refuse_others;
 mod result;
+mod site;

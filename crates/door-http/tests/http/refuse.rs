@@ -213,7 +213,7 @@ async fn bodies_that_are_too_large() {
         }
         let mut client = Client::connect(daemon.address).await;
         let head = format!(
-            "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: t\r\n{content_type}\r\n\
+            "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: localhost\r\n{content_type}\r\n\
              transfer-encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n",
             large.len()
         );
@@ -250,7 +250,8 @@ async fn a_refused_large_payload_leaves_no_file_behind() {
     let daemon = Daemon::start_with(|options| options.body_bytes_max = 3 * 1024 * 1024).await;
     let mut client = Client::connect(daemon.address).await;
     let head = format!(
-        "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: t\r\n{BINARY}\r\ntransfer-encoding: chunked\r\n\r\n"
+        "POST /v1/acme/jobs/t HTTP/1.1\r\nhost: localhost\r\n{BINARY}\r\n\
+         transfer-encoding: chunked\r\n\r\n"
     );
     client.send(head.as_bytes()).await;
     let chunk = vec![b'x'; 1024 * 1024];

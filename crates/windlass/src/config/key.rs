@@ -211,6 +211,13 @@ pub(crate) const KEYS: &[Key] = &[
         .help("Requests whose body makes no progress for this long are aborted."),
     Key::new("http.connections_max", whole(1, 1_000_000), "10000")
         .help("Maximum number of simultaneous connections."),
+    Key::new("http.hosts", Kind::Hosts, "").help(
+        "Names under which clients call the HTTP door, besides IP addresses, localhost and the \
+         machine's own name. Requests for other names are refused.",
+    ),
+    Key::new("http.origins", Kind::Origins, "").help(
+        "Sites whose web pages may use the HTTP door from a browser, such as https://app.example.",
+    ),
 ];
 
 #[cfg(test)]

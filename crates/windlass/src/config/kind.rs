@@ -37,6 +37,10 @@ pub(crate) enum Kind {
     },
     /// Absolute paths.
     Paths,
+    /// Names of machines.
+    Hosts,
+    /// Scheme, host and port of web pages.
+    Origins,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +57,7 @@ pub(crate) enum Value {
     Tenants(Vec<Tenant>),
     Size(u64),
     Paths(Vec<PathBuf>),
+    Texts(Vec<String>),
 }
 
 /// Longest part of a wrong value that an error shows.
@@ -80,6 +85,8 @@ impl Kind {
                 format!("a size from {min} to {max}, such as 64KB, 512MB or 2GB")
             }
             Kind::Paths => "absolute paths, such as /srv/models".into(),
+            Kind::Hosts => "names of machines without ports, such as jobs.example".into(),
+            Kind::Origins => "origins of web pages, such as https://app.example".into(),
         }
     }
 
@@ -108,18 +115,22 @@ impl Kind {
             Kind::Address => read_address(text).map(Value::Address).ok_or_else(wrong),
             Kind::Store => read_store(text).map(Value::Store),
             Kind::Tenant => read_tenant(text).map(Value::Tenant),
-            Kind::Tenants => {
-                let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-                read_tenants(names).map(Value::Tenants)
-            }
             Kind::Size { min, max } => match parse_size(text) {
                 Ok(size) if (*min..=*max).contains(&size) => Ok(Value::Size(size)),
                 _ => Err(wrong()),
             },
-            Kind::Paths => {
-                let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
-                read_paths(paths).map(Value::Paths)
+            Kind::Tenants | Kind::Paths | Kind::Hosts | Kind::Origins => {
+                self.read_list(text.split(',').map(str::trim).filter(|item| !item.is_empty()))
             }
+        }
+    }
+
+    fn read_list<'a>(&self, items: impl Iterator<Item = &'a str>) -> Result<Value, String> {
+        match self {
+            Kind::Tenants => items.map(read_tenant).collect::<Result<_, _>>().map(Value::Tenants),
+            Kind::Hosts => items.map(read_host).collect::<Result<_, _>>().map(Value::Texts),
+            Kind::Origins => items.map(read_origin).collect::<Result<_, _>>().map(Value::Texts),
+            _ => items.map(read_path).collect::<Result<_, _>>().map(Value::Paths),
         }
     }
 
@@ -131,21 +142,19 @@ impl Kind {
             }
             (Kind::Number { .. }, DeValue::Integer(number)) => self.read(number.as_str()),
             (Kind::Number { .. }, DeValue::Float(number)) => self.read(number.as_str()),
-            (Kind::Tenants | Kind::Paths, DeValue::Array(items)) => {
+            (Kind::Tenants | Kind::Paths | Kind::Hosts | Kind::Origins, DeValue::Array(items)) => {
                 let texts: Option<Vec<_>> =
                     items.iter().map(|item| item.get_ref().as_str()).collect();
-                let texts = texts.ok_or("a list with items that are not text")?.into_iter();
-                match self {
-                    Kind::Tenants => read_tenants(texts).map(Value::Tenants),
-                    _ => read_paths(texts).map(Value::Paths),
-                }
+                self.read_list(texts.ok_or("a list with items that are not text")?.into_iter())
             }
             (
                 Kind::Switch
                 | Kind::Whole { .. }
                 | Kind::Number { .. }
                 | Kind::Tenants
-                | Kind::Paths,
+                | Kind::Paths
+                | Kind::Hosts
+                | Kind::Origins,
                 other,
             ) => Err(described(other)),
             (_, DeValue::String(text)) => self.read(text),
@@ -173,20 +182,31 @@ fn read_store(text: &str) -> Result<PathBuf, String> {
     if path.is_empty() { Err("'sqlite:' without a path".into()) } else { Ok(path.into()) }
 }
 
-fn read_tenants<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Tenant>, String> {
-    names.map(read_tenant).collect()
-}
-
 fn read_tenant(name: &str) -> Result<Tenant, String> {
     Tenant::new(name).map_err(|why| format!("{}: {}", shown(name), why.reason))
 }
 
-fn read_paths<'a>(paths: impl Iterator<Item = &'a str>) -> Result<Vec<PathBuf>, String> {
-    let absolute = |text: &str| {
-        let path = PathBuf::from(text);
-        if path.is_absolute() { Ok(path) } else { Err(shown(text)) }
-    };
-    paths.map(absolute).collect()
+fn read_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(shown(text)) }
+}
+
+fn read_host(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let is_host = !text.is_empty() && text.chars().all(fits);
+    is_host.then(|| text.to_owned()).ok_or_else(|| shown(text))
+}
+
+/// As a browser sends it: without a path, in small letters.
+fn read_origin(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let host = host.map(|host| match host.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => host,
+        _ => host,
+    });
+    let is_small = !text.contains(|c: char| c.is_ascii_uppercase());
+    let is_origin = is_small && host.is_some_and(|host| read_host(host).is_ok());
+    is_origin.then(|| text.to_owned()).ok_or_else(|| shown(text))
 }
 
 fn described(value: &DeValue<'_>) -> String {
@@ -259,6 +279,21 @@ mod tests {
         assert_eq!(Kind::Paths.read("/srv/a b, /x"), Ok(paths));
         assert_eq!(Kind::Paths.read(""), Ok(Value::Paths(Vec::new())));
         assert!(Kind::Paths.read("/x,relative").is_err());
+    }
+
+    #[test]
+    fn hosts_have_no_port_and_origins_no_path() {
+        let hosts = Value::Texts(vec!["jobs.example".into(), "box".into()]);
+        assert_eq!(Kind::Hosts.read("jobs.example, box"), Ok(hosts));
+        for wrong in ["jobs.example:80", "http://jobs.example", "a b", "a/b"] {
+            assert!(Kind::Hosts.read(wrong).is_err(), "{wrong}");
+        }
+        let origin = "https://app.example:8443";
+        assert_eq!(Kind::Origins.read(origin), Ok(Value::Texts(vec![origin.into()])));
+        for wrong in ["app.example", "https://app.example/", "*", "https://App.example", "ftp://a"]
+        {
+            assert!(Kind::Origins.read(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -120,6 +120,10 @@ pub(crate) struct Http {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) connections_max: usize,
+    /// Names of this server, besides addresses and the machine's own name.
+    pub(crate) hosts: Vec<String>,
+    /// Sites whose web pages may use it.
+    pub(crate) origins: Vec<String>,
 }
 
 /// The inputs of the process, gathered once so that everything below is a pure function.
@@ -231,6 +235,8 @@ impl Config {
                 header_timeout: of.span("http.header_timeout"),
                 body_timeout: of.span("http.body_timeout"),
                 connections_max: of.whole("http.connections_max") as usize,
+                hosts: of.texts("http.hosts"),
+                origins: of.texts("http.origins"),
             },
         }
     }
@@ -348,6 +354,7 @@ values_of_kind! {
     tenants, Tenants, Vec<Tenant>;
     size, Size, u64;
     paths, Paths, Vec<PathBuf>;
+    texts, Texts, Vec<String>;
 }
 
 impl Resolved<'_> {

@@ -129,7 +129,8 @@ fn the_http_door_and_its_page_have_the_same_defaults() {
     assert_eq!(door.connections_max, http.connections_max);
     for key in KEYS.iter().filter(|key| key.name.starts_with("http.")) {
         let Default::Fixed(default) = key.default else { panic!("{} is computed", key.name) };
-        let shown = format!("`{}` (default `{default}`", key.name);
+        let default = if default.is_empty() { "none".into() } else { format!("`{default}`") };
+        let shown = format!("`{}` (default {default}", key.name);
         assert!(HTTP_PAGE.contains(&shown), "docs/protocols/http.md needs: {shown}");
     }
 }

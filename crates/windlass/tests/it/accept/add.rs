@@ -372,9 +372,9 @@ fn malformed_requests_cost_only_their_own_connection() {
     let daemon = Daemon::start(Config::new());
     for raw in [
         "GET\r\n\r\n",
-        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\nx",
+        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\nx",
         "\0\0\0\0\r\n\r\n",
-        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\
+        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\
          Content-Length: 6\r\n\r\nxxxxxx",
     ] {
         let mut connection = daemon.connection();
@@ -385,8 +385,10 @@ fn malformed_requests_cost_only_their_own_connection() {
         }
     }
     let mut cut = daemon.connection();
-    cut.send_raw(b"POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\ncut")
-        .unwrap();
+    cut.send_raw(
+        b"POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ncut",
+    )
+    .unwrap();
     drop(cut);
     assert!(!daemon.tenant("a").add_one("t", "x").is_empty());
     assert_eq!(daemon.tenant("a").list("").len(), 1);
@@ -428,7 +430,7 @@ fn bodies_may_come_in_chunks_and_after_a_permission() {
     let daemon = Daemon::start(Config::new());
     let tenant = daemon.tenant("a");
     let mut connection = daemon.connection();
-    let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n";
+    let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
     let chunks =
         "Transfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n2;x=y\r\ntw\r\n1\r\no\r\n0\r\n\r\n";
     connection.send_raw(format!("{head}{chunks}").as_bytes()).unwrap();

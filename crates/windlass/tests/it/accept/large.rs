@@ -127,7 +127,7 @@ fn s2_29_an_upload_that_is_cut_off_leaves_no_job_and_no_file() {
     };
     let before = payload_files();
     let mut connection = daemon.connection();
-    let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\n\
+    let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n\
                 Content-Type: application/octet-stream\r\nContent-Length: 50000000\r\n\r\n";
     connection.send_raw(head.as_bytes()).unwrap();
     connection.send_raw(&vec![7; 8 * MIB as usize]).unwrap();

@@ -88,8 +88,8 @@ fn a_client_that_never_ends_its_request_is_let_go() {
         Config::new().set("http.header_timeout", "\"500ms\"").set("http.body_timeout", "\"500ms\"");
     let daemon = Daemon::start(config);
     for start in [
-        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\n",
-        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n\
+        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n",
+        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n\
          Content-Length: 10\r\n\r\nhalf",
     ] {
         let mut connection = daemon.connection();

@@ -45,7 +45,7 @@ fn bytes_without_sense_are_answered_with_errors() {
         b" leading space\r\n\r\n",
         b"CreateJob\r\nname: \xc3\x28\xff\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+        b"POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
         b"{\"name\":\"x\"}\n\n",
         b"CreateJob\r\nname: \\u12\r\n\r\n",
         b"CreateJob\r\nname: \\\r\n\r\n",
