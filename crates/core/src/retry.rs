@@ -78,8 +78,8 @@ pub enum Verdict {
     End(Ending),
     /// The attempt counts, and there will be another one after this time.
     Again { after: Duration },
-    /// Released: the attempt does not count. The job may run again after this time; `None` returns
-    /// it to its old place in the queue.
+    /// Released: the attempt does not count, and the job shows the start that it had before. It may
+    /// run again after this time; `None` returns it to its old place in the queue.
     Release { after: Option<Duration> },
     /// It has ended and runs again at `run_at` as if it were new; its last outcome, result and logs
     /// stay.

@@ -90,12 +90,15 @@ fn put_payload(conn: &Connection, id: JobId, payload: Bytes, parts: i64) -> Resu
     Ok((parts & !places) | part)
 }
 
+/// The lease of a running job (`?22`) has its start; the row keeps the one before it, which a
+/// release restores.
 const WRITE: &str = "
     UPDATE job
        SET type_id = ?2, state = ?3, priority = ?4, run_at = ?5, due_at = ?6, attempt = ?7,
-           created_at = ?8, started_at = ?9, finished_at = ?10, expires_at = ?11, timeout_ms = ?12,
-           token = ?13, last_code = ?14, last_status = ?15, purge_at = ?16, parts = ?17,
-           payload_bytes = ?18, unique_key = ?19, then_name = ?20, parent_id = ?21
+           created_at = ?8, started_at = iif(?22, started_at, ?9), finished_at = ?10,
+           expires_at = ?11, timeout_ms = ?12, token = ?13, last_code = ?14, last_status = ?15,
+           purge_at = ?16, parts = ?17, payload_bytes = ?18, unique_key = ?19, then_name = ?20,
+           parent_id = ?21
      WHERE id = ?1";
 
 fn write(
@@ -106,7 +109,8 @@ fn write(
 ) -> Result<()> {
     let Stored { job, type_id, token, parts } = stored;
     // A row never says running: its lease does.
-    let state = if job.state == State::Running { State::Queued } else { job.state };
+    let runs = job.state == State::Running;
+    let state = if runs { State::Queued } else { job.state };
     let (id, type_id, parts) = (job.id.get(), *type_id, *parts);
     Aside { id, type_id, state, parent: job.parent, parts }.write(conn, parts_before)?;
     conn.prepare_cached(WRITE)?.execute(params![
@@ -131,6 +135,7 @@ fn write(
         job.unique,
         job.then.as_ref().map(TypeName::as_str),
         job.parent.map(JobId::get),
+        runs,
     ])?;
     Ok(())
 }

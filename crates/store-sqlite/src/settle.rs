@@ -35,10 +35,11 @@ const END: &str = "
            last_code = coalesce(?8, last_code), last_status = coalesce(?9, last_status),
            parts = ?10
      WHERE id = ?1";
-/// Does not touch `state`, and so not the index over it.
+/// Does not touch `state`, and so not the index over it. Without a start (`?4`), the row keeps the
+/// one from before the lease.
 const QUEUE_AGAIN: &str = "
     UPDATE job
-       SET attempt = ?2, token = ?3, started_at = ?4, run_at = ?5,
+       SET attempt = ?2, token = ?3, started_at = coalesce(?4, started_at), run_at = ?5,
            last_code = coalesce(?6, last_code), last_status = coalesce(?7, last_status),
            parts = ?8
      WHERE id = ?1";
@@ -55,6 +56,13 @@ struct Leased {
     parts: i64,
     unique: Option<String>,
     run_at: Timestamp,
+}
+
+/// The attempts of a job that is queued again.
+struct Attempts {
+    number: u32,
+    /// The start of the newest one; `None` if it does not count.
+    started_at: Option<Timestamp>,
 }
 
 /// The end of a job, whatever caused it.
@@ -144,6 +152,7 @@ fn settle_one(
         family::pause(tx, settlement, leased.parts)?;
         return Ok(Settled::Paused);
     }
+    let counted = Attempts { number: leased.attempt, started_at: Some(leased.started_at) };
     match settlement.verdict {
         Verdict::End(ending) => {
             let state = after(Event::End(ending));
@@ -153,18 +162,19 @@ fn settle_one(
         }
         Verdict::Again { after: pause } => {
             after(Event::Again);
-            queue_again(tx, &leased, settlement, leased.attempt, Some(now + pause))?;
+            queue_again(tx, &leased, settlement, counted, Some(now + pause))?;
         }
         Verdict::Repeat { run_at } => {
             after(Event::Again);
-            queue_again(tx, &leased, settlement, 0, Some(run_at))?;
+            queue_again(tx, &leased, settlement, Attempts { number: 0, ..counted }, Some(run_at))?;
             let set = "UPDATE job SET due_at = ?2 WHERE id = ?1";
             tx.conn.prepare_cached(set)?.execute([id, run_at.ms()])?;
         }
         Verdict::Release { after: pause } => {
             after(Event::Release);
             let run_at = pause.map(|pause| now + pause);
-            queue_again(tx, &leased, settlement, leased.attempt - 1, run_at)?;
+            let given_back = Attempts { number: leased.attempt - 1, started_at: None };
+            queue_again(tx, &leased, settlement, given_back, run_at)?;
         }
     }
     if let Some(follow) = &settlement.follow {
@@ -271,7 +281,7 @@ fn queue_again(
     tx: &mut Tx<'_>,
     leased: &Leased,
     settlement: &Settlement,
-    attempt: u32,
+    attempts: Attempts,
     run_at: Option<Timestamp>,
 ) -> Result<()> {
     let due = run_at.is_none_or(|at| at <= tx.now);
@@ -286,9 +296,9 @@ fn queue_again(
     let mut update = tx.conn.prepare_cached(QUEUE_AGAIN)?;
     update.execute(params![
         id,
-        attempt,
+        attempts.number,
         leased.token.0,
-        leased.started_at.ms(),
+        attempts.started_at.map(Timestamp::ms),
         run_at.ms(),
         settlement.ended.map(|ended| row::code_number(ended.code)),
         settlement.ended.map(|ended| ended.status.get()),

@@ -2,13 +2,15 @@
 
 use windlass_core::job::Ended;
 use windlass_core::retry::Verdict;
-use windlass_core::store::{Inserted, Settled};
-use windlass_core::{Extra, Job, NewJob, State, Status};
+use windlass_core::store::{Claimed, Inserted, Settled};
+use windlass_core::{Extra, Job, NewJob, Payload, State, Status};
 
 use crate::Harness;
 use crate::fixture::{
-    NOW, Subject, acme, after, again, claimed_numbers, id, job, job_of, queued, release, settlement,
+    NOW, Subject, acme, after, again, claimed_numbers, id, job, job_of, priority, queued, release,
+    settlement,
 };
+use crate::kin::{glob, take};
 
 pub async fn s0_49_a_released_job_comes_back_and_its_attempt_does_not_count(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
@@ -51,12 +53,46 @@ pub async fn a_released_job_is_otherwise_as_it_was(harness: &dyn Harness) {
         NewJob { expires_at: Some(after(600)), unique: Some("k".into()), ..job_of("with more", 1) };
     // It is settled a second after its start.
     store.ran(new.clone(), release(after(4))).await;
-    let seen = store.get(1).await;
-    let started_at = seen.started_at;
-    assert_eq!(seen, Job { run_at: after(5), started_at, ..queued(&new) });
+    assert_eq!(store.get(1).await, Job { run_at: after(5), ..queued(&new) });
     assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));
     let same_key = NewJob { id: id(2), ..new };
     assert_eq!(store.insert([same_key]).await, [Inserted::Held(id(1))]);
+}
+
+pub async fn a_released_job_shows_the_start_of_the_attempt_before(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let started = async || store.get(1).await.started_at;
+    let give_back = [release(NOW), Verdict::Release { after: None }];
+    for verdict in give_back {
+        let claimed = store.claim_one("t", after(1)).await;
+        store.settle(settlement(&claimed, verdict)).await;
+        assert_eq!(started().await, None, "{verdict:?}");
+    }
+    let counted = store.claim_one("t", after(2)).await;
+    store.settle(settlement(&counted, again(NOW))).await;
+    for verdict in give_back {
+        let claimed = store.claim_one("t", after(3)).await;
+        assert_eq!(started().await, Some(after(3)));
+        store.settle(settlement(&claimed, verdict)).await;
+        assert_eq!(started().await, Some(after(2)), "{verdict:?}");
+    }
+}
+
+/// A decision gave it its lease, and another one has changed it since.
+pub async fn a_released_job_of_a_take_shows_the_start_of_the_attempt_before(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.ran(job(1), again(NOW)).await;
+    let before = store.get(1).await;
+    assert_eq!(before.started_at, Some(NOW));
+    let took = store.job_take(take(glob("t"), 1, after(2))).await.unwrap();
+    store.alter(1, |job| job.priority = priority(900)).await;
+    assert_eq!(store.get(1).await.started_at, Some(after(2)));
+    let job = took.given[0].job.clone();
+    let taken = Claimed { job, payload: Payload::Inline("".into()), handler: None, left: 0 };
+    let given_back = settlement(&taken, Verdict::Release { after: None });
+    assert_eq!(store.settle(given_back).await, Settled::Done);
+    assert_eq!(store.get(1).await, Job { priority: priority(900), ..before });
 }
 
 pub async fn a_job_that_was_not_begun_keeps_its_order_and_the_text_of_its_time(

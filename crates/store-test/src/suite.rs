@@ -126,6 +126,8 @@ suite! { $
         a_release_keeps_how_an_earlier_attempt_ended
         s2_36_a_released_job_goes_back_to_its_place
         a_released_job_is_otherwise_as_it_was
+        a_released_job_shows_the_start_of_the_attempt_before
+        a_released_job_of_a_take_shows_the_start_of_the_attempt_before
         a_job_that_was_not_begun_keeps_its_order_and_the_text_of_its_time
         a_job_that_was_not_begun_goes_back_to_its_old_place
     }

@@ -179,6 +179,9 @@ impl State {
             (row.token_newest, row.progress) = (Some(token), None);
         }
         row.purge_at = put.purge_at.filter(|_| job.state.is_ended());
+        if before.state != JobState::Running {
+            row.started_before = before.started_at;
+        }
         row.job = job.clone();
         row.requeue(now);
         Ok(job)

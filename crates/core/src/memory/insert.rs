@@ -153,6 +153,7 @@ impl Row {
             job: Job::queued(new),
             progress: None,
             token_newest: None,
+            started_before: None,
             result: None,
             logs: Vec::new(),
             purge_at: None,

@@ -3,7 +3,6 @@
 //! written to be obviously right, not fast. Tests of the engine run on it too.
 //!
 //! Where the contract leaves a choice, this store does the following.
-//! - A release undoes the attempt's count and leaves `started_at` as it is.
 //! - A rerun forgets `started_at` and how the last attempt ended; tokens go on growing.
 //! - "Oldest" among ended jobs means the smallest id.
 
@@ -187,6 +186,8 @@ struct Row {
     progress: Option<Progress>,
     /// The token of the latest claim; stays after the lease has ended.
     token_newest: Option<Token>,
+    /// Of a running job: the start that it had before, which a release restores.
+    started_before: Option<Timestamp>,
     result: Option<Json>,
     logs: Vec<AttemptLog>,
     /// Only an ended job has it.

@@ -134,6 +134,7 @@ impl State {
             }
             Verdict::Release { after: pause } => {
                 row.job.attempt -= 1;
+                row.job.started_at = row.started_before;
                 match pause {
                     Some(pause) => row.again(Event::Release, now + pause, now),
                     None => {
@@ -191,7 +192,7 @@ impl State {
             state::next(row.job.state, Event::Claim).expect("only queued jobs are picked");
         row.job.lease = Some(lease);
         row.job.attempt += 1;
-        row.job.started_at = Some(now);
+        row.started_before = row.job.started_at.replace(now);
         row.job.extra.lent = false;
         row.progress = None;
         let (job, payload) = (row.job.clone(), row.payload.clone());

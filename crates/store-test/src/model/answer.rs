@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use windlass_core::Job;
 use windlass_core::edit::{FullJob, MovedJobs, TakeAnswer, TakenJob};
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{
     Added, Changed, ChangedTypes, Claimed, Durability, Error, GiveUp, Insert, LeaseRef, Piece,
     Revision, TypedJob, WaitingType,
 };
-use windlass_core::{Job, State};
 
 use super::op::{Op, Read};
 use super::value;
@@ -170,14 +170,9 @@ pub(super) fn is_error(answer: &str) -> bool {
     answer.starts_with(ERROR)
 }
 
-/// Progress is only promised for reads of a single job. The contract does not say whether a release
-/// resets the start of its attempt, so starts are compared only where an attempt must have one.
-fn plain(mut job: Job) -> Job {
-    job.progress = None;
-    if !matches!(job.state, State::Running | State::Finished) {
-        job.started_at = None;
-    }
-    job
+/// Progress is only promised for reads of a single job.
+fn plain(job: Job) -> Job {
+    Job { progress: None, ..job }
 }
 
 fn plain_claimed(claimed: Claimed) -> Claimed {
