@@ -22,6 +22,7 @@ use crate::ask::list;
 use crate::ask::read::{self, PayloadReader};
 use crate::claim::pull;
 use crate::claim::take;
+use crate::claim::untake::{self, PayloadBefore, Starts, Taken};
 use crate::detach;
 use crate::error::{Error, storage_error, store_error};
 use crate::house::keep;
@@ -292,6 +293,15 @@ impl Engine {
     /// become what they were.
     pub async fn take(&self, take: Take, wait: Duration) -> Result<TakeAnswer, Error> {
         take::take(self.shared().clone(), take, wait).await
+    }
+
+    /// Undoes takes whose jobs did not reach their worker; what others have changed since stays. It
+    /// is done even if the caller stops waiting. After an error, the jobs come back later.
+    pub async fn untake(&self, taken: Vec<Taken>, payload: PayloadBefore) -> Result<(), Error> {
+        self.to_its_end(0, move |shared| async move {
+            untake::untake(&shared, taken, payload, Starts::Logged).await
+        })
+        .await
     }
 
     /// Soon makes leases of a take last for ever: their workers never renew them.

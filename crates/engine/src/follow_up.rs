@@ -1,7 +1,7 @@
 //! What follows a change of the store: log lines, metrics, stopped attempts, and announcements to
 //! waiting requests, the scheduler, the dispatcher and waiting workers. Whatever part of the engine
 //! made the change, its effects are handled here (those of ingest in `ingest::arrival`, and
-//! of jobs that are handed back in `claim::pull`).
+//! of jobs that are handed back in `claim::pull` and `claim::untake`).
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -50,6 +50,7 @@ mod shared;
 mod start;
 
 pub use ask::read::PayloadReader;
+pub use claim::untake::{PayloadBefore, Taken};
 pub use engine::Engine;
 pub use error::Error;
 pub use options::{Fairness, Options, Parts};

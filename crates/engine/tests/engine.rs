@@ -40,6 +40,8 @@ mod service;
 mod settle;
 #[path = "engine/take.rs"]
 mod take;
+#[path = "engine/untake.rs"]
+mod untake;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -218,7 +218,7 @@ impl Decides for MemoryStore {
         self.before("job_take").await;
         let taken = self.open()?.job_take(&take);
         self.answer_permitted().await;
-        taken
+        self.claim_answered(taken)
     }
 }
 

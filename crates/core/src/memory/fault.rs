@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use std::task::{Poll, Waker};
 
 use crate::id::JobId;
-use crate::store::{Claimed, Error, Insertion, Settlement};
+use crate::store::{Error, Insertion, Settlement};
 use crate::sync::lock;
 
 use super::MemoryStore;
@@ -68,7 +68,7 @@ impl MemoryStore {
         self.faults().answers_lost = times;
     }
 
-    /// A test aid: the next `times` claims are carried out, and their answers are lost.
+    /// A test aid: the next `times` claims and takes are carried out, and their answers are lost.
     pub fn lose_claims(&self, times: usize) {
         self.faults().claims_lost = times;
     }
@@ -163,10 +163,7 @@ impl MemoryStore {
         }
     }
 
-    pub(super) fn claim_answered(
-        &self,
-        claimed: Result<Vec<Claimed>, Error>,
-    ) -> Result<Vec<Claimed>, Error> {
+    pub(super) fn claim_answered<T>(&self, claimed: Result<T, Error>) -> Result<T, Error> {
         let mut faults = self.faults();
         let Some(left) = faults.claims_lost.checked_sub(1) else { return claimed };
         faults.claims_lost = left;

@@ -1,7 +1,7 @@
-//! Abandoned claims of workers. If the answer of such a claim is lost, or its jobs cannot be handed
-//! back because the store is away, the store may hold leases that nobody has, and that last as long
-//! as the worker asked for. Their tokens are kept here; each beat looks for what is left of them
-//! and releases it.
+//! Abandoned claims and takes of workers. If the answer of one is lost, or its jobs cannot be given
+//! back because the store is away, the store may hold leases that nobody has. Those of a claim last
+//! as long as the worker asked for, and an attempt whose lease expires counts. The tokens are kept
+//! here; each beat looks for what is left of them and releases it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Mutex;
@@ -23,6 +23,18 @@ pub(crate) struct Abandoned {
 }
 
 impl Abandoned {
+    /// Notes the claim if its answer was lost. Returns the answer.
+    pub(crate) fn note_unanswered<T>(
+        &self,
+        token: Token,
+        answer: Result<T, Error>,
+    ) -> Result<T, Error> {
+        if !matches!(answer, Ok(_) | Err(Error::Conflict(_))) {
+            self.note(token);
+        }
+        answer
+    }
+
     pub(crate) fn note(&self, token: Token) {
         let mut tokens = lock(&self.tokens);
         if tokens.len() < ABANDONED_MAX {

@@ -19,9 +19,12 @@
 //! and then asks the store, not the scheduler's estimates.
 //!
 //! **Waiting.** A worker that finds nothing waits in the `Waitlist`. It enters the list before it
-//! looks, so it misses nothing. Jobs claimed for a caller that disconnected are released; if that
-//! fails, or the answer of a claim is lost, the beat does it later (`abandoned`). Those of a take
-//! become what they were; if that fails, their lease or their `run_at` runs out.
+//! looks, so it misses nothing.
+//!
+//! **Giving back.** Jobs claimed for a caller that disconnected are released. Those of a take are
+//! made what they were (`untake`), also if their door reports that they did not reach the worker.
+//! If that fails, or the answer of a claim or take is lost, the beat releases their leases later
+//! (`abandoned`); a job that a take has lent, without a lease, waits until its `run_at`.
 
 pub(crate) mod abandoned;
 pub(crate) mod cursor;
@@ -31,6 +34,7 @@ pub(crate) mod reserve;
 pub(crate) mod room;
 pub(crate) mod take;
 pub(crate) mod token;
+pub(crate) mod untake;
 pub(crate) mod wait;
 pub(crate) mod waitlist;
 
@@ -98,10 +102,11 @@ async fn claim_picks(
         let claimed = store.job_claim(Claim { picks, owner, token, hold, payload_bytes_max });
         async move {
             let claimed = claimed.await;
-            // Those on the beat are found by the beat.
-            if matches!(hold, Hold::For(_)) && !matches!(claimed, Ok(_) | Err(Error::Conflict(_))) {
-                shared.daemon.abandoned.note(token);
-            }
+            let claimed = match hold {
+                Hold::For(_) => shared.daemon.abandoned.note_unanswered(token, claimed),
+                // The beat finds them by itself.
+                Hold::Beat(_) => claimed,
+            };
             Ok((claimed?, under_way))
         }
     };

@@ -5,17 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use windlass_core::edit::{
-    Ask, Claimant, Decide, Decision, Edit, FamilyView, FullJob, MovedJobs, Put, Take, TakeAnswer,
-    TakenJob, Target,
-};
+use windlass_core::edit::{Claimant, Take, TakeAnswer, TakenJob};
 use windlass_core::limit::BATCH_JOBS_MAX;
-use windlass_core::store::Durability;
 use windlass_core::sync::lock;
-use windlass_core::{Extra, Invalid, Job, Payload, TypeKey, TypeSettings};
+use windlass_core::{Invalid, Payload, TypeKey, TypeSettings};
 
 use crate::claim::interest::{Interest, Pattern};
 use crate::claim::reserve::Reservation;
+use crate::claim::untake::{self, PayloadBefore, Starts, Taken};
 use crate::claim::wait::{self, Serving};
 use crate::error::{Error, store_error};
 use crate::follow_up;
@@ -61,8 +58,11 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
         };
         let store = shared.store.as_ref();
         let owner = shared.daemon.sysid();
-        let under =
-            |token| store.job_take(Take { claimant: Claimant { owner, token }, ..take.clone() });
+        let under = |token| {
+            let took = store.job_take(Take { claimant: Claimant { owner, token }, ..take.clone() });
+            let abandoned = &shared.daemon.abandoned;
+            async move { abandoned.note_unanswered(token, took.await) }
+        };
         let answer = shared.daemon.tokens.claim(store, under).await.map_err(store_error)?;
         taken(&shared, &answer, &rates);
         if !answer.given.is_empty() || answer.kept > 0 {
@@ -125,56 +125,18 @@ impl RateReservations {
 
 /// Jobs of a caller that disconnected become what they were.
 async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
-    let given = answer.given;
-    let Some(first) = given.first() else { return };
-    let tenant = first.before.job.key.tenant.clone();
-    let targets = given.iter().map(|taken| Target::Job(taken.job.id)).collect();
-    let decide: Decide = Arc::new(move |index, seen| Ok(as_before(&given[index], seen)));
-    let ask = Ask { tenant, targets, decide, durability: Durability::Relaxed };
-    match shared.store.job_decide(ask).await {
-        // Their start was never reported, so neither is their return.
-        Ok(decided) => {
-            follow_up::announce(&shared, &MovedJobs { back: Vec::new(), ..decided.moved })
-        }
-        Err(error) => {
-            tracing::warn!(%error, "jobs of a disconnected worker wait for their leases to expire")
-        }
-    }
-}
-
-/// Undoes what the take changed, and keeps what others have changed since.
-fn as_before(taken: &TakenJob, seen: &FamilyView) -> Decision {
-    let TakenJob { before, job: after, payload: written, .. } = taken;
-    let is_taken = |now: &&FullJob| {
-        let same = now.job.state == after.state && now.job.run_at == after.run_at;
-        same && now.job.lease.map(|lease| lease.token) == after.lease.map(|lease| lease.token)
+    let of_one = |TakenJob { before, job, payload, .. }: TakenJob| {
+        (Taken { before: before.job, after: job }, (before.payload, payload))
     };
-    let Some(now) = seen.job.as_ref().filter(is_taken) else { return Decision::default() };
-    let was = &before.job;
-    let extra = Extra {
-        run_at_text: was.extra.run_at_text.clone(),
-        order_key: was.extra.order_key,
-        lent: was.extra.lent,
-        ..now.job.extra.clone()
-    };
-    let job = Job {
-        state: was.state,
-        lease: was.lease,
-        run_at: was.run_at,
-        due_at: was.due_at,
-        attempt: was.attempt,
-        started_at: was.started_at,
-        finished_at: was.finished_at,
-        last: was.last,
-        extra,
-        ..now.job.clone()
-    };
-    let payload = match (&before.payload, written, &now.payload) {
-        (Payload::Inline(was), Some(written), Payload::Inline(is)) if written == is => {
+    let (taken, payloads): (Vec<Taken>, Vec<_>) = answer.given.into_iter().map(of_one).unzip();
+    let payload_before: PayloadBefore = Arc::new(move |index, now| match (&payloads[index], now) {
+        ((Payload::Inline(was), Some(written)), Payload::Inline(now)) if now == written => {
             Some(was.clone())
         }
         _ => None,
-    };
-    let put = Put { job, payload, purge_at: None };
-    Decision { edits: vec![Edit::Put(Box::new(put))], id: None }
+    });
+    let undone = untake::untake(&shared, taken, payload_before, Starts::NotLogged).await;
+    if let Err(error) = undone {
+        tracing::warn!(%error, "jobs of a disconnected worker come back later");
+    }
 }

@@ -65,7 +65,7 @@ async fn finish(engine: &Engine, id: JobId) {
     engine.decide(&tenant, vec![Target::Job(id)], decide).await.unwrap();
 }
 
-async fn full_job(engine: &Engine, id: JobId) -> FullJob {
+pub(crate) async fn full_job(engine: &Engine, id: JobId) -> FullJob {
     engine.full_job(&key("acme", "t").tenant, id).await.unwrap().unwrap()
 }
 
@@ -120,64 +120,6 @@ async fn each_job_goes_to_one_of_those_who_wait_and_the_rest_goes_on_waiting() {
     }
     taken.sort();
     assert_eq!(taken, added);
-}
-
-/// Takes a job for a worker that disconnects before the store answers. Then `meanwhile` happens.
-async fn take_for_a_worker_that_goes_away(
-    daemon: &Daemon,
-    store: &MemoryStore,
-    meanwhile: impl AsyncFnOnce(),
-) {
-    store.hold_answers(true);
-    let waiting = tokio::spawn({
-        let engine = daemon.engine.clone();
-        async move { engine.take(one_job(glob("t")), PATIENCE).await }
-    });
-    let held = || store.is_answer_held().then_some(());
-    windlass_test_kit::wait::eventually("the take is carried out", held).await;
-    waiting.abort();
-    assert!(waiting.await.unwrap_err().is_cancelled());
-    meanwhile().await;
-    store.hold_answers(false);
-}
-
-#[tokio::test]
-async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
-    let store = Arc::new(MemoryStore::default());
-    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
-    let id = daemon.engine.add(&key("acme", "t"), jobs(&["x"]), None).await.unwrap().ids[0];
-    take_for_a_worker_that_goes_away(&daemon, &store, async || {}).await;
-    let took = daemon.engine.take(one_job(glob("t")), PATIENCE).await.unwrap();
-    let before = &took.given[0].before;
-    assert_eq!((before.job.id, before.job.state, before.job.attempt), (id, State::Queued, 0));
-    assert_eq!(before.payload, Payload::Inline("x".into()));
-    let now = full_job(&daemon.engine, id).await;
-    assert_eq!((now.job.state, now.payload), (State::Running, Payload::Inline("taken".into())));
-    assert_eq!(now.job.lease, took.given[0].job.lease, "the first one's is gone");
-}
-
-#[tokio::test]
-async fn a_job_of_a_worker_that_went_away_keeps_what_was_changed_meanwhile() {
-    let store = Arc::new(MemoryStore::default());
-    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
-    let t = key("acme", "t");
-    let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
-    let urgent = Priority::new(900).unwrap();
-    take_for_a_worker_that_goes_away(&daemon, &store, async || {
-        let update: Decide = Arc::new(move |_, seen| {
-            let now = seen.job.as_ref().ok_or(Refusal::new(404, "no job"))?.job.clone();
-            let job = Job { priority: urgent, ..now };
-            let put = Put { job, payload: Some("new".into()), purge_at: None };
-            Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
-        });
-        daemon.engine.decide(&t.tenant, vec![Target::Job(id)], update).await.unwrap();
-    })
-    .await;
-    let took = daemon.engine.take(one_job(glob("t")), PATIENCE).await.unwrap();
-    let before = &took.given[0].before;
-    assert_eq!((before.job.id, before.job.state, before.job.attempt), (id, State::Queued, 0));
-    assert_eq!(before.job.priority, urgent);
-    assert_eq!(before.payload, Payload::Inline("new".into()));
 }
 
 #[tokio::test]
