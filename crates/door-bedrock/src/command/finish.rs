@@ -1,5 +1,6 @@
-//! `FinishJob`: the job waits for its children, repeats, ends as a child, or is removed. At its
-//! end, and at that of each round, the job that follows it is added.
+//! `FinishJob`: the job waits for its children, repeats, or ends. An ended child is kept until its
+//! parent has seen it; any other job no longer exists for this door, and is kept for its retention.
+//! At its end, and at that of each round, the job that follows it is added.
 
 use std::time::Duration;
 
