@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use windlass_core::Job;
+use windlass_engine::Taken;
 
 use crate::wire::{Request, Response};
 
@@ -29,8 +29,13 @@ pub(crate) struct Call {
     pub gone: CancellationToken,
 }
 
-/// A job as it was handed out; it may be taken back only if the same attempt still has it.
-pub(crate) type HandedOut = Job;
+/// A job that was handed out, and what it becomes again if the reply is not delivered.
+#[derive(Debug)]
+pub(crate) struct HandedOut {
+    pub taken: Taken,
+    /// Whether the data counts that it was handed out.
+    pub counted: bool,
+}
 
 /// A command's answer.
 #[derive(Debug)]
@@ -60,8 +65,8 @@ pub(crate) trait Commands: Send + Sync + 'static {
     /// The reply with these jobs was delivered. Never called without jobs.
     async fn delivered(&self, handed_out: Vec<HandedOut>);
 
-    /// The reply with these jobs did not reach its client: requeues them. Never
-    /// called without jobs.
+    /// The reply with these jobs did not reach its client: takes them back. Never called without
+    /// jobs.
     async fn undelivered(&self, handed_out: Vec<HandedOut>);
 }
 

@@ -69,6 +69,11 @@ pub(super) fn with_retry_count_decremented(text: &str) -> String {
     with_retry_count(text, count - 1)
 }
 
+/// Decrements the count, if there is one.
+pub(super) fn without_one_retry(text: &str) -> Option<String> {
+    (retry_count(text) > 0).then(|| with_retry_count_decremented(text))
+}
+
 /// The data that a worker's report stores: minified and without the count. JSON that is not an
 /// object, such as the `[]` that PHP writes for an empty array, is accepted; invalid JSON is not.
 pub(super) fn reported(text: &str) -> Option<String> {
@@ -139,6 +144,8 @@ mod tests {
         assert_eq!(retry_count(&once), 1);
         assert_eq!(with_retry_count_decremented(&once), r#"{"a":1,"retryAfterCount":0}"#);
         assert_eq!(with_retry_count_decremented("{}"), r#"{"retryAfterCount":0}"#);
+        assert_eq!(without_one_retry(&once).as_deref(), Some(r#"{"a":1,"retryAfterCount":0}"#));
+        assert_eq!(without_one_retry(r#"{"a":1}"#), None);
         assert_eq!(without_retry_count(&once), r#"{"a":1}"#);
     }
 }

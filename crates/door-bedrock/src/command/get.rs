@@ -15,6 +15,7 @@ use windlass_core::limit::{BATCH_JOBS_MAX, WHOLE_BYTES_MAX};
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Job, JobId, Lease, Payload, Priority, State, Timestamp, TypeName};
+use windlass_engine::{PayloadBefore, Taken};
 
 use crate::execute::{Call, HOLD_INTERVAL, HandedOut, Reply};
 use crate::number::leading_integer;
@@ -22,6 +23,7 @@ use crate::wire::json::{Object, array};
 use crate::wire::{Request, Response};
 
 use super::fail::failed;
+use super::requeue::set_due_since_created;
 use super::value::{self, filled};
 use super::{Bedrock, Refusal, data, view};
 
@@ -62,20 +64,50 @@ pub(super) async fn get_jobs(
 }
 
 fn reply(response: Response, took: TakeAnswer) -> Reply {
-    Reply { response, handed_out: took.given.into_iter().map(|taken| taken.job).collect() }
+    Reply { response, handed_out: took.given.into_iter().map(handed_out).collect() }
+}
+
+/// If the reply is not delivered, the take is undone. As in Bedrock, a job of this door is then due
+/// since it was created; one that was added over HTTP has no text for its time, and keeps it.
+pub(super) fn handed_out(taken: TakenJob) -> HandedOut {
+    let TakenJob { before, job: after, payload, .. } = taken;
+    let mut before = before.job;
+    if before.extra.run_at_text.is_some() || before.extra.door_text.is_some() {
+        set_due_since_created(&mut before);
+    }
+    HandedOut { taken: Taken { before, after }, counted: payload.is_some() }
 }
 
 /// The reply is still being written: a client that reads slowly gets the jobs alone.
 pub(super) async fn hold(door: &Bedrock, handed_out: &[HandedOut]) {
-    let leases = handed_out.iter().filter_map(LeaseRef::of).collect();
-    if let Err(error) = door.engine.renew_all(leases, DELIVERY_LEASE).await {
+    if let Err(error) = door.engine.renew_all(leases(handed_out), DELIVERY_LEASE).await {
         tracing::warn!(%error, "cannot hold jobs whose reply is being written");
     }
 }
 
 /// The reply was delivered: the worker keeps these jobs until it reports.
 pub(super) async fn delivered(door: &Bedrock, handed_out: Vec<HandedOut>) {
-    door.engine.keep(handed_out.iter().filter_map(LeaseRef::of).collect()).await;
+    door.engine.keep(leases(&handed_out)).await;
+}
+
+fn leases(handed_out: &[HandedOut]) -> Vec<LeaseRef> {
+    handed_out.iter().filter_map(|job| LeaseRef::of(&job.taken.after)).collect()
+}
+
+/// The reply was not delivered: undoes the take, also of jobs that were handed out for the last
+/// time.
+pub(super) async fn undelivered(door: &Bedrock, handed_out: Vec<HandedOut>) {
+    let count = handed_out.len();
+    let (taken, counted): (Vec<Taken>, Vec<bool>) =
+        handed_out.into_iter().map(|job| (job.taken, job.counted)).unzip();
+    let payload: PayloadBefore = Arc::new(move |index, now| {
+        let text = data::text(now).filter(|_| counted[index])?;
+        data::without_one_retry(text).map(data::bytes)
+    });
+    match door.engine.untake(taken, payload).await {
+        Ok(()) => tracing::info!(jobs = count, "took back jobs whose reply was not delivered"),
+        Err(error) => tracing::warn!(jobs = count, %error, "undelivered jobs come back later"),
+    }
 }
 
 async fn take(
@@ -203,4 +235,59 @@ fn counted(job: &Job, text: &str, count: i64) -> String {
 
 fn give_up(job: &Job, now: Timestamp, give: bool) -> TakeDecision {
     TakeDecision { put: Put { job: failed(job, now), payload: None, purge_at: None }, give }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::job::Token;
+    use windlass_core::{Extra, NewJob, Sysid, TypeKey};
+
+    use super::*;
+
+    const CREATED: Timestamp = Timestamp(1_800_000_000_000);
+    const DUE: Timestamp = Timestamp(1_800_090_000_000);
+
+    /// A job with a delay of more than a day, before it is handed out and after that.
+    fn handed(name: &str, extra: Extra) -> (Job, HandedOut) {
+        let key = TypeKey::new("default", name).unwrap();
+        let payload = Payload::Inline(r#"{"a":1}"#.into());
+        let new = NewJob::new(JobId::new(1).unwrap(), key, payload.clone(), CREATED);
+        let job = Job::queued(NewJob { run_at: DUE, extra, ..new });
+        let before = FullJob { job: job.clone(), payload, retention: None };
+        let claimant = Claimant { owner: Sysid::FIRST, token: Token(1) };
+        let Put { job: after, payload, .. } = hand_out(&before, false, claimant, DUE).put;
+        let (parent, finished, cancelled) = (None, Vec::new(), Vec::new());
+        (job, handed_out(TakenJob { before, job: after, payload, parent, finished, cancelled }))
+    }
+
+    #[test]
+    fn an_undelivered_job_of_http_becomes_what_it_was() {
+        let (job, out) = handed("t", Extra::default());
+        assert_eq!(out.taken.before, job);
+        assert!(!out.counted && out.taken.after.attempt == 1);
+    }
+
+    #[test]
+    fn an_undelivered_job_of_this_door_is_due_since_it_was_created_and_no_older() {
+        let mut timed = Extra::default();
+        set_next_run(&mut timed, &seconds_text(DUE), DUE);
+        let lent = Extra { door_text: Some("+1 HOUR".into()), ..Extra::default() };
+        for (extra, counted) in [(timed, false), (lent, true)] {
+            let (job, out) = handed("t", extra);
+            let back = &out.taken.before;
+            assert_eq!(view::next_run(back), seconds_text(CREATED));
+            assert_eq!((back.run_at, back.due_at), (CREATED, job.due_at));
+            assert_eq!((back.state, back.attempt, back.started_at), (State::Queued, 0, None));
+            assert_eq!(out.counted, counted);
+        }
+    }
+
+    #[test]
+    fn only_what_was_counted_is_taken_back() {
+        let retried = |after: &str| Extra { door_text: Some(after.into()), ..Extra::default() };
+        let counted = |name, extra| handed(name, extra).1.counted;
+        assert!(counted("t", retried("+1 HOUR")));
+        assert!(!counted("manual/t", retried("+1 HOUR")));
+        assert!(!counted("t", retried("+1 DAY, +1 HOUR")), "for the last time");
+    }
 }

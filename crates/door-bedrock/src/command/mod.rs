@@ -110,7 +110,7 @@ impl Commands for Bedrock {
     }
 
     async fn undelivered(&self, handed_out: Vec<HandedOut>) {
-        requeue::undelivered(self, handed_out).await;
+        get::undelivered(self, handed_out).await;
     }
 }
 

@@ -155,7 +155,9 @@ impl World {
                 self.decide(target, decide).await;
             }
             _ => {
-                drop(self.decide(target, |seen, _| Ok(requeue::decision(seen, None, false))).await)
+                let requeue =
+                    |seen: &FamilyView, now| Ok(requeue::decision(seen, None, false, now));
+                self.decide(target, requeue).await;
             }
         }
     }
@@ -182,7 +184,7 @@ impl World {
             self.pass(3600);
             for job in self.jobs().await.iter().filter(|job| job.state == State::Failed) {
                 let requeue =
-                    |seen: &FamilyView, _: Timestamp| Ok(requeue::decision(seen, None, false));
+                    |seen: &FamilyView, now| Ok(requeue::decision(seen, None, false, now));
                 self.decide(Target::Job(job.id), requeue).await;
             }
             self.take(1000).await;

@@ -1,5 +1,4 @@
-//! `RequeueJobs`: returns jobs to the queue, regardless of their state; also used for jobs whose
-//! reply did not reach the worker.
+//! `RequeueJobs`: returns jobs to the queue, regardless of their state.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +6,9 @@ use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
 use windlass_bedrock_rules::merge::is_object;
 use windlass_core::edit::{Decision, Edit, FamilyView, FullJob, Put, Target};
 use windlass_core::limit::BATCH_JOBS_MAX;
-use windlass_core::{JobId, State, TypeName};
+use windlass_core::{Job, JobId, State, Timestamp, TypeName};
 
-use crate::execute::{HandedOut, Reply};
+use crate::execute::Reply;
 use crate::wire::Request;
 
 use super::value::{self, filled};
@@ -28,51 +27,32 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
     if targets.is_empty() {
         return done();
     }
-    let requeue = move |_, seen: &FamilyView, _| Ok(decision(seen, name.as_ref(), decrement));
+    let requeue =
+        move |_, seen: &FamilyView, now| Ok(decision(seen, name.as_ref(), decrement, now));
     door.decide(targets, requeue).await?;
     done()
 }
 
-pub(super) fn decision(seen: &FamilyView, name: Option<&TypeName>, decrement: bool) -> Decision {
+pub(super) fn decision(
+    seen: &FamilyView,
+    name: Option<&TypeName>,
+    decrement: bool,
+    now: Timestamp,
+) -> Decision {
     let there = seen.job.as_ref().filter(|whole| view::exists(&whole.job));
-    there.map(|whole| put(requeued(whole, name, decrement))).unwrap_or_default()
+    let Some(whole) = there else { return Decision::default() };
+    let put = requeued(whole, name, decrement, now);
+    Decision { edits: vec![Edit::Put(Box::new(put))], id: None }
 }
 
-/// Takes back jobs that no worker received, also those that were handed out for the last time: a
-/// requeue of each, and its attempt does not count. A job that another attempt has, or none, is
-/// left alone.
-pub(super) async fn undelivered(door: &Bedrock, handed_out: Vec<HandedOut>) {
-    let targets = handed_out.iter().map(|job| Target::Job(job.id)).collect();
-    let count = handed_out.len();
-    let take_back = move |index: usize, seen: &FamilyView, _| {
-        let same = |whole: &&FullJob| {
-            let (now, then) = (&whole.job, &handed_out[index]);
-            (now.state, now.extra.lent) == (then.state, then.extra.lent)
-                && now.started_at == then.started_at
-                && now.lease.map(|lease| lease.token) == then.lease.map(|lease| lease.token)
-        };
-        let Some(whole) = seen.job.as_ref().filter(same) else { return Ok(Decision::default()) };
-        let mut back = requeued(whole, None, true);
-        back.job.attempt = back.job.attempt.saturating_sub(1);
-        Ok(put(back))
-    };
-    match door.decide(targets, take_back).await {
-        Ok(_) => tracing::info!(jobs = count, "requeued jobs whose reply could not be delivered"),
-        Err(refusal) => {
-            tracing::warn!(jobs = count, reason = %refusal.0, "cannot requeue undelivered jobs");
-        }
-    }
-}
-
-fn requeued(whole: &FullJob, name: Option<&TypeName>, decrement: bool) -> Put {
+fn requeued(whole: &FullJob, name: Option<&TypeName>, decrement: bool, now: Timestamp) -> Put {
     let mut job = whole.job.clone();
-    let text = seconds_text(job.created_at);
     job.state = State::Queued;
     job.lease = None;
     job.finished_at = None;
-    job.run_at = due_at(&text);
-    job.due_at = job.run_at;
-    set_next_run(&mut job.extra, &text, job.run_at);
+    set_due_since_created(&mut job);
+    // However old the job is, it is due from now on.
+    job.due_at = job.run_at.max(now);
     job.extra.lent = false;
     if let Some(name) = name {
         job.key.name = name.clone();
@@ -82,6 +62,28 @@ fn requeued(whole: &FullJob, name: Option<&TypeName>, decrement: bool) -> Put {
     Put { job, payload, purge_at: None }
 }
 
-fn put(put: Put) -> Decision {
-    Decision { edits: vec![Edit::Put(Box::new(put))], id: None }
+/// Bedrock's `nextRun` of a job that is requeued.
+pub(super) fn set_due_since_created(job: &mut Job) {
+    let text = seconds_text(job.created_at);
+    job.run_at = due_at(&text);
+    set_next_run(&mut job.extra, &text, job.run_at);
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{NewJob, Payload, TypeKey};
+
+    use super::*;
+
+    /// The age limits of retries and of jobs without a handler count from there.
+    #[test]
+    fn a_requeued_job_is_due_since_it_was_created_but_no_older_than_new() {
+        let key = TypeKey::new("default", "t").unwrap();
+        let payload = Payload::Inline("{}".into());
+        let (created_at, now) = (Timestamp(1000), Timestamp(1_800_000_000_000));
+        let new = NewJob::new(JobId::new(1).unwrap(), key, payload.clone(), created_at);
+        let whole = FullJob { job: Job::running(new, 3, now), payload, retention: None };
+        let put = requeued(&whole, None, false, now);
+        assert_eq!((put.job.run_at, put.job.due_at), (created_at, now));
+    }
 }

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::{Job, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
+use windlass_engine::Taken;
 
 use super::client::Client;
 use crate::execute::{Call, Commands, HandedOut, Reply, waits};
@@ -73,11 +74,11 @@ impl Commands for Fake {
                 if request.header("hold").is_some() {
                     self.pass_gate().await;
                 }
-                Reply { response: Response::text("{}".to_owned()), handed_out: vec![job()] }
+                Reply { response: Response::text("{}".to_owned()), handed_out: vec![handed_out()] }
             }
             "Large" => {
                 let response = Response::text("x".repeat(LARGE_BYTES));
-                Reply { response, handed_out: vec![job()] }
+                Reply { response, handed_out: vec![handed_out()] }
             }
             "Panic" => panic!("on purpose"),
             _ => Response::error(430, "Unrecognized command").into(),
@@ -97,11 +98,12 @@ impl Commands for Fake {
     }
 }
 
-fn job() -> Job {
+fn handed_out() -> HandedOut {
     let key = TypeKey::new("default", "t").unwrap();
     let payload = Payload::Inline(Bytes::new());
     let new = NewJob::new(JobId::new(1).unwrap(), key, payload, Timestamp(1));
-    Job::running(new, 1, Timestamp(1))
+    let (before, after) = (Job::queued(new.clone()), Job::running(new, 1, Timestamp(1)));
+    HandedOut { taken: Taken { before, after }, counted: false }
 }
 
 /// A door with fake commands.

@@ -152,19 +152,26 @@ fn any_priority_of_http_is_taken_over_bedrock() {
 }
 
 #[test]
-fn an_undelivered_reply_leaves_a_payload_of_http_as_it_was() {
+fn an_undelivered_reply_leaves_a_job_of_http_as_it_was() {
     let door = Door::start();
     let tenant = tenant(&door);
     let headers = [("Content-Type", "application/octet-stream")];
-    let payload = b"\xff\x00 {\"a\": 1}";
-    let id = ids_of(&door.daemon.call("POST", "/v1/default/jobs/t", &headers, payload)).remove(0);
-    tenant.until_known(&[&id]);
-    let wish = [("name", "t"), ("Connection", "forget")];
-    door.open().call("GetJob", &wish).fails("202 Successfully queued");
-    let is_back = |job: &Value| job["state"] == "queued" && !job["started_at"].is_null();
-    let job = until("it is back", || tenant.job(&id), is_back);
-    assert_eq!(job["attempt"], 0, "nobody has run it");
-    assert_eq!(tenant.get(&format!("jobs/{id}/payload")).expect(200).body, payload);
+    let payloads: [&[u8]; 3] = [b"{\"a\":1}", b"{\"retryAfterCount\":5}", b"\xff\x00 {\"a\": 1}"];
+    for (number, payload) in payloads.into_iter().enumerate() {
+        let name = format!("t{number}");
+        let path = format!("/v1/default/jobs/{name}?run_at=2024-01-01T00:00:00Z");
+        let id = ids_of(&door.daemon.call("POST", &path, &headers, payload)).remove(0);
+        tenant.until_known(&[&id]);
+        let before = tenant.job(&id);
+        let wish = [("name", name.as_str()), ("Connection", "forget")];
+        door.open().call("GetJob", &wish).fails("202 Successfully queued");
+        let labels = [("type", name.as_str())];
+        let taken = || tenant.client.metric("windlass_jobs_started_total", &labels);
+        until("it is taken", taken, |started| *started == 1.0);
+        let job = until("it is back", || tenant.job(&id), |job| job["state"] == "queued");
+        assert_eq!(job, before);
+        assert_eq!(tenant.get(&format!("jobs/{id}/payload")).expect(200).body, payload);
+    }
 }
 
 #[test]
