@@ -7,6 +7,7 @@
 //! | `config` | every key, from flags, environment, file and defaults |
 //! | `serve` | the daemon's life cycle, from the first check to the last signal |
 //! | `wiring` | builds a daemon from its parts |
+//! | `private` | keeps other users from the daemon's files |
 //! | `backup` | backups of a data directory, and their restore |
 //! | `client` | the commands that talk to a daemon |
 //! | `source` | parses a handler's file |
@@ -29,6 +30,7 @@ mod fence;
 mod jobd;
 mod log;
 mod output;
+mod private;
 mod serve;
 mod signal;
 mod source;

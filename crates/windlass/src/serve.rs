@@ -17,6 +17,7 @@ use crate::backup;
 use crate::cli::Serve;
 use crate::config::{Config, Inputs, misspelt};
 use crate::log;
+use crate::private;
 use crate::signal::Signals;
 use crate::wiring::{self, Listeners, Running};
 
@@ -84,6 +85,7 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let _in_use = prepare(&config.data_dir)?;
+    private::close_store(&config.store)?;
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let running =
         wiring::start(config, Listeners { http: listener, bedrock }, handler_path()).await?;
@@ -162,7 +164,8 @@ pub(crate) fn prepare(data_dir: &Path) -> anyhow::Result<File> {
 
 pub(crate) fn create_data_dir(data_dir: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(DATA_DIR_MODE).create(data_dir);
-    made.with_context(|| format!("cannot create the data directory {}", data_dir.display()))
+    made.with_context(|| format!("cannot create the data directory {}", data_dir.display()))?;
+    private::close_data_dir(data_dir)
 }
 
 fn probe(directory: &Path) -> io::Result<()> {
@@ -183,7 +186,9 @@ mod tests {
         prepare(&data).unwrap();
         assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(data.read_dir().unwrap().count(), 0);
+        std::fs::set_permissions(&data, PermissionsExt::from_mode(0o755)).unwrap();
         prepare(&data).unwrap();
+        assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, 0o700, "closed again");
     }
 
     #[test]
