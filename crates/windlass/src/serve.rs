@@ -30,6 +30,9 @@ const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 /// How long a failed daemon may take to end its running jobs.
 const FAILED_STOP_MAX: Duration = Duration::from_secs(10);
 const WORKER_THREADS_MIN: usize = 2;
+/// How often an address in use is tried again, for two seconds in all.
+const BIND_TRIES: u32 = 40;
+const BIND_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
     let cores = cores();
@@ -140,9 +143,18 @@ fn warn_of_misspelt_variables() {
     }
 }
 
-/// `flag` is the option that chooses another address.
+/// `flag` is the option that chooses another address. Waits a moment for an address in use: a
+/// process that a killed daemon was just starting has its socket until it executes its program.
 async fn bind(listen: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+    let mut bound = TcpListener::bind(listen).await;
+    for _ in 0..BIND_TRIES {
+        if !bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
+            break;
+        }
+        tokio::time::sleep(BIND_PAUSE).await;
+        bound = TcpListener::bind(listen).await;
+    }
+    bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
             "cannot listen on {listen}: another program already does; stop it, or choose another \
              address with {flag}"
@@ -201,7 +213,19 @@ mod tests {
         assert_eq!(std::fs::read(&file).unwrap(), b"x");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn a_port_that_is_free_a_moment_later_is_taken() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let freed = async {
+            tokio::time::sleep(BIND_PAUSE * 3 / 2).await;
+            drop(taken);
+        };
+        let (bound, ()) = tokio::join!(bind(address, "--listen"), freed);
+        assert_eq!(bound.unwrap().local_addr().unwrap(), address);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_port_in_use_is_named_with_what_to_do() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap();
