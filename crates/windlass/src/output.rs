@@ -1,6 +1,7 @@
 //! Output for people and programs: tables, aligned values, JSON, messages on standard error. The
-//! only module that writes to the terminal.
+//! only module that writes to the terminal. What jobs and their clients wrote cannot control it.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
@@ -12,9 +13,19 @@ const CUT_MIN: usize = 8;
 
 /// Writes to standard output and flushes.
 pub(crate) fn print(text: &str) -> io::Result<()> {
+    draw(&shown(text, is_terminal()))
+}
+
+/// The same for our own text, which may move the cursor.
+pub(crate) fn draw(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// Whether a person reads standard output as it is.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
@@ -29,6 +40,10 @@ pub(crate) fn print_error(sentence: &str) {
 
 /// A remark on standard error.
 pub(crate) fn note(text: &str) {
+    draw_note(&shown(text, io::stderr().is_terminal()));
+}
+
+fn draw_note(text: &str) {
     // If standard error is closed, nothing can be reported.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
@@ -36,7 +51,7 @@ pub(crate) fn note(text: &str) {
 /// A remark that replaces the previous one; only on a terminal.
 pub(crate) fn progress(text: &str) {
     if io::stderr().is_terminal() {
-        note(&format!("\r\u{1b}[K{text}"));
+        draw_note(&format!("\r\u{1b}[K{}", plain(text)));
     }
 }
 
@@ -141,7 +156,24 @@ pub(crate) fn pairs(pairs: &[(&str, Option<String>)]) -> String {
 
 /// Replaces control characters, so that a value cannot control the terminal.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_control(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The same for lines that go to a terminal; programs get every byte.
+fn shown(text: &str, terminal: bool) -> Cow<'_, str> {
+    let is_kept = |c: char| !is_control(c) || matches!(c, '\n' | '\t');
+    if !terminal || text.chars().all(is_kept) {
+        return text.into();
+    }
+    let text = text.replace("\r\n", "\n");
+    text.chars().map(|c| if is_kept(c) { c } else { '\u{fffd}' }).collect()
+}
+
+/// Whether it controls the terminal, or the direction in which text is shown.
+fn is_control(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(c, '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
 }
 
 pub(crate) fn cut(text: &str, chars_max: usize) -> String {
@@ -193,6 +225,15 @@ ID  TYPE         READY
         assert!(!table.render(None).contains('\u{1b}'));
         assert_eq!(table.render(None).lines().count(), 2);
         assert!(!pairs(&[("a", Some("\u{7}".into()))]).contains('\u{7}'));
+        assert_eq!(plain("invoice\u{202e}gnp.exe"), "invoice\u{fffd}gnp.exe");
+    }
+
+    #[test]
+    fn lines_of_jobs_do_not_control_the_terminal_and_programs_get_every_byte() {
+        let log = "a\tb\n\u{1b}]0;title\u{7}c\u{9b}2J\r\nd\n";
+        assert_eq!(shown(log, true), "a\tb\n\u{fffd}]0;title\u{fffd}c\u{fffd}2J\nd\n");
+        assert_eq!(shown(log, false), log);
+        assert!(matches!(shown("a\tb\n", true), Cow::Borrowed("a\tb\n")));
     }
 
     #[test]

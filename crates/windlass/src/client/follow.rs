@@ -22,6 +22,8 @@ const AT_ONCE_MAX: usize = 32;
 const LOOK: Duration = Duration::from_millis(500);
 /// The log's note about a script or program that ended normally.
 const EXIT_OK: &str = "exit code 0";
+/// Before lines of Windlass.
+const SIGN: &str = "windlass: ";
 /// Longer results are cut.
 const RESULT_CHARS_MAX: usize = 2000;
 
@@ -95,11 +97,13 @@ impl Follow {
         let Line { stream, text } = line;
         match stream {
             // With `json`, standard output is reserved for the JSON.
-            Stream::Out if !self.json => output::print(&format!("{}{text}\n", self.label))?,
-            Stream::Out | Stream::Err => self.note(text),
+            Stream::Out if !self.json => {
+                output::print(&format!("{}{}\n", self.label, line.of_job(SIGN)))?;
+            }
+            Stream::Out | Stream::Err => self.note(&line.of_job(SIGN)),
             // A normal exit is not worth a line.
             Stream::Note if text == EXIT_OK => {}
-            Stream::Note => self.note(&format!("windlass: {text}")),
+            Stream::Note => self.note(&format!("{SIGN}{text}")),
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use windlass_core::limit::PAGE_JOBS_MAX;
 use windlass_core::log::Stream;
 
 use super::http::{self, Daemon, type_name};
-use super::log::{self, NewLines, Read};
+use super::log::{self, Line, NewLines, Read};
 use super::{Show, cell, cell_if_there, is_ended, jobs, when};
 use crate::Usage;
 use crate::cli::{Jobs, JobsList, JobsLog, JobsRequeue};
@@ -182,6 +182,9 @@ async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()
     }
 }
 
+/// Before lines of Windlass in a log.
+const SIGN: &str = "[windlass] ";
+
 fn write_news(news: &NewLines<'_>) -> io::Result<()> {
     if news.is_new {
         let ended = news.attempt.ended_at.as_ref().map(|at| format!("ended {at}"));
@@ -190,8 +193,11 @@ fn write_news(news: &NewLines<'_>) -> io::Result<()> {
     }
     // Consecutive lines for the same stream are written together.
     for lines in news.lines.chunk_by(|a, b| a.stream == b.stream) {
-        let sign = if lines[0].stream == Stream::Note { "[windlass] " } else { "" };
-        let text: String = lines.iter().map(|line| format!("{sign}{}\n", line.text)).collect();
+        let shown = |line: &Line| match line.stream {
+            Stream::Note => format!("{SIGN}{}\n", line.text),
+            Stream::Out | Stream::Err => line.of_job(SIGN) + "\n",
+        };
+        let text: String = lines.iter().map(shown).collect();
         match lines[0].stream {
             Stream::Out => output::print(&text)?,
             Stream::Err | Stream::Note => output::note(&text),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, de};
 use windlass_core::log::Stream;
 
 use super::http::Daemon;
+use crate::output;
 
 /// The first line of a truncated attempt, before and after the number of
 /// missing lines.
@@ -35,6 +36,16 @@ pub(super) struct Line {
 fn stream<'de, D: Deserializer<'de>>(from: D) -> Result<Stream, D::Error> {
     let name = String::deserialize(from)?;
     Stream::from_name(&name).ok_or_else(|| de::Error::custom(format!("unknown stream {name}")))
+}
+
+impl Line {
+    /// What the job wrote. Where our own lines may stand beside it, which begin with `sign`, one
+    /// that looks like them gets a backslash.
+    pub(super) fn of_job(&self, sign: &str) -> String {
+        let is_beside = self.stream == Stream::Err || output::is_terminal();
+        let mark = if is_beside && self.text.starts_with(sign) { "\\" } else { "" };
+        format!("{mark}{}", self.text)
+    }
 }
 
 pub(super) async fn get(daemon: &Daemon, id: &str) -> anyhow::Result<JobLog> {

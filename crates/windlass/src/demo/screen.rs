@@ -61,7 +61,7 @@ impl Screen {
                 lines => format!("\u{1b}[{lines}A"),
             };
             self.lines_drawn = table.lines().count();
-            return output::print(&(up + &table.replace('\n', "\u{1b}[K\n")));
+            return output::draw(&(up + &table.replace('\n', "\u{1b}[K\n")));
         }
         if !last && elapsed < self.line_due {
             return Ok(());
