@@ -80,7 +80,7 @@ fn frames_of(bytes: &[u8]) -> Vec<Bytes> {
     however_it_arrives(bytes, add, Frames::next).0
 }
 
-fn assignment() -> Assignment {
+pub(super) fn assignment() -> Assignment {
     let id = JobId::new(1).expect("a valid id");
     let key = TypeKey::new("acme", "mail").expect("a valid type");
     let payload = Payload::Inline(Bytes::new());

@@ -1,11 +1,13 @@
 //! A batch as a request: as many jobs as fit, large payloads in files next to it.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use tokio::fs::{File, OpenOptions};
 use tokio::io::AsyncWriteExt;
 use windlass_core::runner::{Assignment, Pieces};
 use windlass_core::time::format_time;
@@ -18,6 +20,9 @@ use crate::scratch::AttemptDir;
 
 /// Total size of the payloads of one request; the rest of the batch goes into another one.
 const PAYLOAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Only this user reads payloads.
+const FILE_MODE: u32 = 0o600;
 
 /// The jobs of one request.
 pub(super) struct BatchRequest {
@@ -107,8 +112,9 @@ async fn spill(
     let id = assignment.job.id;
     let failed = |reason: std::io::Error| reason.to_string();
     let mut payload = PayloadReader::open(id, &assignment.payload, pieces).await?;
-    let path = dir.join(format!("payload-{id}"));
-    let mut file = tokio::fs::File::create(&path).await.map_err(failed)?;
+    // A name that the handler cannot take before.
+    let path = dir.join(format!("payload-{id}-{:016x}", fastrand::u64(..)));
+    let mut file = create(&path).await.map_err(failed)?;
     let mut text = TextCheck::default();
     while let Some(piece) = payload.next().await? {
         text.push(&piece);
@@ -116,6 +122,12 @@ async fn spill(
     }
     file.flush().await.map_err(failed)?;
     Ok(Some(PayloadFile { path, is_text: text.is_text() }))
+}
+
+/// A new file. Handlers may write to the directory: whatever they put there is neither opened nor
+/// followed.
+async fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path).await
 }
 
 /// Checks whether bytes that arrive in pieces are UTF-8. A character may be split between pieces.
@@ -153,7 +165,43 @@ impl TextCheck {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use windlass_core::JobId;
+
+    use super::super::fuzz::assignment;
     use super::*;
+
+    /// Zeros.
+    struct Zeros(u64);
+
+    #[async_trait::async_trait]
+    impl Pieces for Zeros {
+        async fn piece(&self, _: JobId, index: u32) -> Result<Option<Bytes>, String> {
+            Ok((index == 0).then(|| vec![0; self.0 as usize].into()))
+        }
+    }
+
+    /// The handler knows the id of its next job, and may write to the directory of its context.
+    #[tokio::test]
+    async fn a_payload_is_written_to_nothing_that_a_handler_put_in_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "as it was").unwrap();
+        let mut assignment = assignment();
+        assignment.payload = Payload::Pieces { bytes: 100 };
+        let place = dir.path().join(format!("payload-{}", assignment.job.id));
+        std::os::unix::fs::symlink(&victim, &place).unwrap();
+        let pieces: Arc<dyn Pieces> = Arc::new(Zeros(100));
+        let spilled = spill(&assignment, &pieces, dir.path()).await.unwrap().unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"as it was");
+        assert_eq!(std::fs::read(&spilled.path).unwrap(), [0; 100]);
+        for plant in [&place, &victim] {
+            assert!(create(plant).await.is_err(), "{}", plant.display());
+        }
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success() && create(&pipe).await.is_err());
+    }
 
     #[test]
     fn text_is_known_however_it_is_cut() {
