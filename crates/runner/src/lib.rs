@@ -18,7 +18,7 @@
 //! | `proc` | reading `/proc` |
 //! | `output`, `tail` | the output of a handler: its log and the jobs it emits |
 //! | `payload` | the payload as a handler receives it, piece by piece |
-//! | `scratch` | the private directories of attempts |
+//! | `scratch`, `remove` | the private directories of attempts, and how they are removed |
 //! | `http`, `http_batch` | requests for one job, and for many at once |
 //! | `stop` | stop orders and the attempts they are for |
 //!
@@ -40,6 +40,7 @@ mod output;
 mod payload;
 mod proc;
 mod process;
+mod remove;
 mod scratch;
 mod stop;
 mod tail;

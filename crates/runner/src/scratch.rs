@@ -9,9 +9,9 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use windlass_core::JobId;
 use windlass_core::sync::lock;
 
 use crate::gate::Gate;
-use crate::{Error, kill};
+use crate::{Error, kill, remove};
 
 const NAME_PREFIX: &str = "job-";
 /// Maximum number of directories remembered for later removal.
@@ -115,7 +115,7 @@ impl Drop for AttemptDir {
 
 /// Whether the directory is gone.
 fn remove(dir: &Path) -> bool {
-    match remove_flat(dir) {
+    match remove::remove(dir) {
         Ok(()) => true,
         Err(_) if dir.symlink_metadata().is_err() => true,
         Err(reason) => {
@@ -126,51 +126,11 @@ fn remove(dir: &Path) -> bool {
     }
 }
 
-/// Removes a directory filled by a handler. Subdirectories are first moved up into it, so that
-/// neither depth nor path length nor permissions can stop or harm the daemon.
-fn remove_flat(dir: &Path) -> io::Result<()> {
-    let mut moved: u64 = 0;
-    let mut waiting = vec![dir.to_owned()];
-    while let Some(current) = waiting.pop() {
-        if current != dir && fs::remove_dir(&current).is_ok() {
-            continue;
-        }
-        fs::set_permissions(&current, Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(&current)? {
-            let entry = entry?;
-            if !entry.file_type()?.is_dir() {
-                fs::remove_file(entry.path())?;
-            } else if current == dir {
-                waiting.push(entry.path());
-            } else {
-                let up = free_name(dir, &mut moved);
-                // Moving a directory requires permission to write to it.
-                fs::set_permissions(entry.path(), Permissions::from_mode(0o700))?;
-                fs::rename(entry.path(), &up)?;
-                waiting.push(up);
-            }
-        }
-        if current != dir {
-            fs::remove_dir(&current)?;
-        }
-    }
-    fs::remove_dir(dir)
-}
-
-/// A name that is not used in the directory, neither by the handler nor by an earlier try.
-fn free_name(dir: &Path, tried: &mut u64) -> PathBuf {
-    loop {
-        let name = dir.join(format!(".removed-{tried}"));
-        *tried += 1;
-        if name.symlink_metadata().is_err() {
-            return name;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     fn id() -> JobId {
         JobId::new(7).unwrap()
