@@ -245,3 +245,6 @@ impl Scheduler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

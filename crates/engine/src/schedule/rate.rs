@@ -183,6 +183,16 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_that_used_all_of_its_starts_leaves_its_rest_to_be_taken() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+        assert_eq!(rates.reserve(&t, &five, 5, NOW), 5);
+        let over = NOW + Duration::from_secs(1);
+        rates.give_back(&t, 0, NOW, over);
+        assert_eq!(rates.take_rested(over), [(t, 5)]);
+    }
+
+    #[test]
     fn a_rate_that_is_removed_and_set_again_is_no_longer_rest() {
         let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
         let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };

@@ -6,23 +6,23 @@ use windlass_core::store::{Revision, WaitingType};
 
 use super::*;
 
-const NOW: Duration = Duration::from_secs(3600);
+pub(super) const NOW: Duration = Duration::from_secs(3600);
 
-fn key(tenant: &str, name: &str) -> TypeKey {
+pub(super) fn key(tenant: &str, name: &str) -> TypeKey {
     TypeKey::new(tenant, name).unwrap()
 }
 
-fn handler() -> Option<HandlerId> {
+pub(super) fn handler() -> Option<HandlerId> {
     HandlerId::new(1)
 }
 
-fn waiting(tenant: &str, name: &str, ready: u64) -> WaitingType {
+pub(super) fn waiting(tenant: &str, name: &str, ready: u64) -> WaitingType {
     let settings = TypeSettings::default();
     let revision = Revision::default();
     WaitingType { key: key(tenant, name), ready, handler: handler(), settings, revision }
 }
 
-fn scheduler(fairness: Fairness, types: Vec<WaitingType>) -> Scheduler {
+pub(super) fn scheduler(fairness: Fairness, types: Vec<WaitingType>) -> Scheduler {
     let slots = Slots { shared: 4, reserved: 2, tenant_min: 1 };
     let mut scheduler = Scheduler::new(fairness, slots, None);
     let read: Vec<_> = types.iter().filter_map(|t| Some((t.key.clone(), t.handler?))).collect();
@@ -33,13 +33,13 @@ fn scheduler(fairness: Fairness, types: Vec<WaitingType>) -> Scheduler {
     scheduler
 }
 
-fn look(scheduler: &mut Scheduler, types: Vec<WaitingType>) {
+pub(super) fn look(scheduler: &mut Scheduler, types: Vec<WaitingType>) {
     scheduler.look_begins();
     scheduler.apply_changes(types);
 }
 
 /// A batch of one job starts.
-fn start(scheduler: &mut Scheduler, key: &TypeKey) -> Reserved {
+pub(super) fn start(scheduler: &mut Scheduler, key: &TypeKey) -> Reserved {
     let settings = scheduler.settings(key).unwrap();
     scheduler.reserve(key, &settings, handler(), 1, NOW)
 }
@@ -114,11 +114,14 @@ fn s2_13_a_tenant_that_hangs_in_every_slot_does_not_keep_another_out() {
     for _ in 0..4 {
         start(&mut scheduler, &key("a", "t"));
     }
-    look(&mut scheduler, vec![waiting("b", "t", 1)]);
+    look(&mut scheduler, vec![waiting("b", "t", 2)]);
     let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
     assert_eq!(pick.key, key("b", "t"));
     start(&mut scheduler, &pick.key);
     assert!(scheduler.select(&HashSet::new(), &mut rng).is_none(), "b has its minimum");
+    scheduler.free_slot(&pick.key, handler().unwrap());
+    let (next, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+    assert_eq!(next.key, key("b", "t"), "its minimum is free again");
 }
 
 /// The store counts running jobs: the scheduler asks for no more than it reports.
@@ -268,6 +271,19 @@ fn a_type_over_its_rate_rests() {
     assert_eq!(reserved.jobs, 2);
     scheduler.give_back(&pick.key, reserved, 0, rested);
     assert!(!scheduler.rates.rests(&pick.key), "nothing was started");
+}
+
+#[test]
+fn a_claim_may_start_jobs_of_a_type_unless_it_rests() {
+    let mut slow = waiting("a", "t", 100);
+    slow.settings.rate = Some(1.0);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![slow.clone()]);
+    assert!(scheduler.may_start(&slow, NOW));
+    start(&mut scheduler, &slow.key);
+    assert!(!scheduler.may_start(&slow, NOW));
+    assert!(scheduler.may_start(&slow, NOW + Duration::from_secs(1)), "its rest is over");
+    slow.settings.rate = None;
+    assert!(scheduler.may_start(&slow, NOW), "it has no rate any more");
 }
 
 #[test]
@@ -429,6 +445,22 @@ fn a_type_is_not_taken_for_empty_before_a_claim_says_so() {
     let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
     scheduler.answered(&t, reserved, 0, 0, NOW);
     assert_eq!(ready(&scheduler, &t), 0);
+}
+
+#[test]
+fn jobs_taken_by_name_bring_no_type_back_that_had_its_turn_or_lost_its_handler() {
+    let ring = Ring::of(4);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    scheduler.feed_first(ring.0.clone(), 4);
+    let (pick, version) =
+        scheduler.select(&HashSet::new(), &mut fastrand::Rng::with_seed(3)).unwrap();
+    scheduler.reserve(&pick.key, &TypeSettings::default(), Some(version), 1, NOW);
+    let other = ring.0.iter().find(|of_type| of_type.key != pick.key).unwrap().key.clone();
+    scheduler.handler_gone(&other, scheduler.last_report(&other));
+    for key in [&pick.key, &other] {
+        scheduler.taken(key, 1);
+        assert_eq!(ready(&scheduler, key), 0);
+    }
 }
 
 /// Runs one job of each type that can be picked; returns how many.

@@ -197,3 +197,24 @@ impl Scheduler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::tests::{NOW, handler, key, scheduler, start, waiting};
+
+    #[test]
+    fn only_a_type_without_jobs_and_batches_is_idle() {
+        let t = key("a", "t");
+        let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);
+        let is_idle = |scheduler: &Scheduler| scheduler.types[&t].idle > 0;
+        assert!(!is_idle(&scheduler), "it has a job");
+        let reserved = start(&mut scheduler, &t);
+        scheduler.answered(&t, reserved, 1, 0, NOW);
+        assert!(!is_idle(&scheduler), "it has a batch");
+        scheduler.free_slot(&t, handler().unwrap());
+        assert!(is_idle(&scheduler));
+        scheduler.note(&t, 1);
+        assert!(!is_idle(&scheduler));
+    }
+}

@@ -189,7 +189,7 @@ fn batch_len<'a>(items: impl IntoIterator<Item = &'a SettleItem>) -> usize {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use windlass_core::{JobId, NewJob, Payload, Timestamp};
+    use windlass_core::{JobId, Json, Log, NewJob, Payload, Timestamp};
 
     use super::*;
     use crate::dispatch::running::tests::attempt;
@@ -222,6 +222,37 @@ mod tests {
     }
 
     #[test]
+    fn a_heavy_settlement_waits_for_one_batch_of_the_others_and_not_for_all() {
+        let mut pending = Pending::default();
+        let many = LIGHT_ADDS_MAX + 1;
+        pending.extend((0..=2 * SETTLE_BATCH_MAX).map(|_| item(0, 0)));
+        pending.push(item(many, 0));
+        let size = |batch: Batch| (batch.attempts.len(), batch.settlements[0].adds.len());
+        let sizes: Vec<_> = std::iter::from_fn(|| pending.next_batch()).map(size).collect();
+        assert_eq!(sizes, [(SETTLE_BATCH_MAX, 0), (1, many), (SETTLE_BATCH_MAX, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn a_batch_that_the_store_refused_is_taken_apart_without_loss() {
+        let items = Batch::of([item(0, 0), item(2, 0), item(1, 0)]).into_items();
+        let adds: Vec<usize> = items.iter().map(|item| item.settlement.adds.len()).collect();
+        assert_eq!(adds, [0, 2, 1]);
+    }
+
+    #[test]
+    fn very_many_jobs_or_bytes_make_a_settlement_heavy() {
+        let is_heavy = |adds: usize, bytes: usize| {
+            let mut pending = Pending::default();
+            pending.push(item(adds, bytes));
+            assert!(pending.len() == 1 && !pending.is_empty());
+            !pending.heavy.is_empty()
+        };
+        assert!(!is_heavy(LIGHT_ADDS_MAX, 0) && is_heavy(LIGHT_ADDS_MAX + 1, 0));
+        let payload = (2 << 20) - size_of::<NewJob>();
+        assert!(!is_heavy(1, payload) && is_heavy(1, payload + 1));
+    }
+
+    #[test]
     fn a_batch_is_bounded_by_verdicts_jobs_that_enter_and_bytes() {
         let len = |items: &[(usize, usize)]| {
             let items: Vec<_> = items.iter().map(|(adds, bytes)| item(*adds, *bytes)).collect();
@@ -246,6 +277,16 @@ mod tests {
         parked.attempt.leave_queue();
         queue.send(item(1, SETTLE_BYTES_MAX)).await;
         assert!(settlements.recv().await.is_some());
+    }
+
+    #[test]
+    fn results_logs_emitted_jobs_and_followers_take_room() {
+        let mut item = item(2, 10);
+        item.settlement.follow = item.settlement.adds.pop();
+        item.settlement.data = Json::parse("12345".to_owned()).ok();
+        item.settlement.log = Log::of_note("its own");
+        let jobs = 2 * (size_of::<NewJob>() + 10);
+        assert_eq!(item.bytes(), jobs + 5 + item.settlement.log.len());
     }
 
     #[test]
