@@ -193,6 +193,17 @@ mod tests {
     }
 
     #[test]
+    fn a_new_rate_changes_a_rest_once_however_often_it_is_told() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+        assert_eq!(rates.reserve(&t, &five, 5, NOW), 5);
+        (0..2).for_each(|_| rates.follow(&t, Some(10.0)));
+        let over = NOW + Duration::from_millis(500);
+        assert_eq!(rates.next_end(), Some(over));
+        assert_eq!(rates.take_rested(over), [(t, 10)]);
+    }
+
+    #[test]
     fn a_rate_that_is_removed_and_set_again_is_no_longer_rest() {
         let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
         let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
