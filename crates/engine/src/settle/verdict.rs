@@ -136,6 +136,7 @@ pub(crate) fn follow(
 
 #[cfg(test)]
 mod tests {
+    use windlass_core::job::Progress;
     use windlass_core::state::Ending;
     use windlass_core::{Extra, Payload};
 
@@ -203,13 +204,15 @@ mod tests {
         let log_own = log.len();
         let mut settlement = judged(&job, Cause::Ended(Status::OK), log);
         settlement.data = Json::parse("1".to_owned()).ok();
+        settlement.progress = Some(Progress { percent: 50.0, message: "half".into(), at: NOW });
         let payload = Payload::Inline("x".into());
         settlement.adds = vec![NewJob::new(job.id, job.key.clone(), payload, NOW)];
         let why = Error::Conflict("no".into());
         let policy = attempt(1, 1).policy;
         let instead = refused(&job, &settlement, log_own, &why, &rules(&policy));
         assert_eq!(notes(&instead), ["its own", "its new jobs were not accepted: no"]);
-        assert!(instead.adds.is_empty() && instead.data == settlement.data);
+        assert!(instead.adds.is_empty());
+        assert_eq!((instead.data, instead.progress), (settlement.data, settlement.progress));
         assert!(matches!(instead.verdict, Verdict::Again { .. }));
     }
 }
