@@ -212,7 +212,9 @@ fn what_is_changed_here_during_a_look_at_the_store_is_not_undone_by_its_answer()
     scheduler.look_begins();
     let settings = TypeSettings { weight: Some(2), ..TypeSettings::default() };
     scheduler.set_settings(&key("a", "t"), settings.clone());
-    scheduler.apply_changes(vec![waiting("a", "t", 3)]);
+    let same = WaitingType { settings: settings.clone(), ..waiting("a", "t", 3) };
+    assert!(scheduler.apply_changes(vec![same]).is_none());
+    assert!(scheduler.apply_changes(vec![waiting("a", "t", 3)]).is_some(), "it is asked again");
     assert_eq!(*scheduler.settings(&key("a", "t")).unwrap(), settings);
     look(&mut scheduler, vec![waiting("a", "t", 3)]);
     assert_eq!(scheduler.settings(&key("a", "t")).unwrap().weight, None);
