@@ -3,7 +3,7 @@
 use super::*;
 use crate::options::Fairness;
 use crate::schedule::TenantEntry;
-use crate::schedule::tests::{NOW, handler, key, look, scheduler, waiting};
+use crate::schedule::tests::{NOW, handler, key, look, scheduler, start, waiting};
 
 #[test]
 fn tenants_that_were_turned_away_are_asked_for_once_when_half_of_the_places_are_free() {
@@ -66,4 +66,22 @@ fn types_that_rest_make_room_for_others_of_their_tenant_when_it_has_many() {
     let many = TENANT_TYPES_MAX / 2;
     assert_eq!(left_of(many - 3), many - 1, "there is room for more");
     assert_eq!(left_of(many - 2), 2);
+}
+
+#[test]
+fn a_type_that_had_its_turn_leaves_if_others_wait_outside_and_another_one_is_here() {
+    let left = |names: &[&str], others: bool| {
+        let types = names.iter().map(|name| waiting("a", name, 9)).collect();
+        let mut scheduler = scheduler(Fairness::Tenant, types);
+        if others {
+            scheduler.has_more(&key("a", "t").tenant);
+        }
+        let mut rng = fastrand::Rng::with_seed(3);
+        let (pick, _) = scheduler.select(&Default::default(), &mut rng).unwrap();
+        start(&mut scheduler, &pick.key);
+        scheduler.types[&pick.key].ready
+    };
+    assert_eq!(left(&["t", "u"], true), 0);
+    assert_eq!(left(&["t", "u"], false), 8, "no others wait");
+    assert_eq!(left(&["t"], true), 8, "it is the last one here");
 }
