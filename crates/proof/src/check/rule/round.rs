@@ -21,7 +21,9 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
         for (number, hold) in account.holds.iter().enumerate() {
             let Some(ended_at) = ended_well_at(account, hold) else { continue };
             let next = account.holds.get(number + 1).map(|next| next.asked.at);
-            let until = next.unwrap_or(ledger.end_at).min(touched_at(account, hold.asked.at));
+            // A run may begin up to a lease after a cancel that another daemon acknowledged.
+            let from = hold.asked.at.saturating_sub(terms.lease_ns);
+            let until = next.unwrap_or(ledger.end_at).min(touched_at(account, from));
             if until.saturating_sub(ended_at) > most && is_calm(ledger, account, hold, until) {
                 let what = format!("job {} repeats, but did not come due again", account.id);
                 let evidence = ledger.add_evidence(account).into_iter();

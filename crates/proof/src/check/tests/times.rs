@@ -136,6 +136,11 @@ fn a_job_that_repeats_comes_due_again() {
     let op = crossed.send("client", cancel(1));
     crossed.run("d1/c", 1, 1, 200).answer(op, done()).wait(2000);
     assert_eq!(crossed.seen(1, State::Cancelled).broken(), NONE, "sent before it began");
+    let mut elsewhere = Story::new();
+    elsewhere.terms.round_max_ns = Some(1000 * MS);
+    elsewhere.add_as(1, Form { repeat: Some("FINISHED, +0 SECONDS".into()), ..plain() });
+    elsewhere.request(cancel(1), done()).wait(1).run("d2/c", 1, 1, 200).wait(2000);
+    assert_eq!(elsewhere.seen(1, State::Cancelled).broken(), NONE, "its daemon did not know yet");
     let limited = once(|story| {
         story.request(limits(Some(1), None), done()).wait(1100).request(cancel(1), done());
     });
