@@ -90,7 +90,8 @@ pub trait Reports: Send + Sync {
     /// The handler's progress report, between start and end of the attempt.
     async fn progress(&self, attempt: AttemptId, percent: f64, message: String);
     async fn ended(&self, attempt: AttemptId, report: Report);
-    /// Not started, through no fault of its own: the job is released.
+    /// It did not run, through no fault of its own: the job is released. It may have been reported
+    /// as started.
     async fn returned(&self, attempt: AttemptId);
 }
 

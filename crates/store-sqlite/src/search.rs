@@ -71,7 +71,7 @@ pub(crate) struct Search<'a> {
     room: HashMap<Arc<str>, u32>,
     /// Types with settings whose `rate` was asked for.
     rates_asked: HashSet<i64>,
-    /// The `concurrency` of a type held back some of its jobs.
+    /// The `concurrency` or `rate` of a type held back some of its jobs.
     full: bool,
     /// The types to search, if they are given by a pattern.
     pattern: Option<Pattern>,

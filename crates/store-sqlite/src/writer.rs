@@ -38,7 +38,7 @@ use crate::type_row::TypeCache;
 const QUEUE_MAX: usize = 1024;
 /// Operations in one transaction.
 const GROUP_OPERATIONS_MAX: usize = 256;
-/// Jobs that the operations of one transaction touch, unless a single one touches more.
+/// Jobs that the operations of one transaction touch, not counting the last operation.
 const GROUP_JOBS_MAX: usize = 20_000;
 
 /// Pages in the write-ahead log before a checkpoint: pages that change often are copied only once.

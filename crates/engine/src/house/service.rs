@@ -47,7 +47,8 @@ use crate::house::health::{FAILURES_MAX, FAILURES_WINDOW, Health};
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// A background service. A pass is bounded work and is never interrupted: stopping waits for it.
+/// A background service. A pass may wait for work until the service stops. The work itself is
+/// bounded and never interrupted: stopping waits for it.
 #[async_trait]
 pub(crate) trait Service: Send + 'static {
     fn name(&self) -> &'static str;

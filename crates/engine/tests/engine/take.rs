@@ -75,6 +75,25 @@ fn with(options: AddOptions) -> Vec<AddJob> {
     jobs
 }
 
+/// While its reply is being written.
+#[tokio::test]
+async fn the_leases_of_a_take_can_be_renewed_together() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.add(&t, jobs(&["a", "b"]), None).await.unwrap();
+    let both = Take { limit: 2, ..one_job(glob("t")) };
+    let took = daemon.engine.take(both, Duration::ZERO).await.unwrap();
+    let leases: Vec<LeaseRef> =
+        took.given.iter().filter_map(|taken| LeaseRef::of(&taken.job)).collect();
+    assert_eq!(leases.len(), 2);
+    daemon.engine.renew_all(leases, LEASE * 10).await.unwrap();
+    for id in ids(&took) {
+        let lease = daemon.engine.job(&t.tenant, id).await.unwrap().job.lease.unwrap();
+        let was = took.given[0].job.lease.unwrap();
+        assert!(lease.expires_at >= was.expires_at + LEASE * 8, "{lease:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_waiting_worker_gets_what_it_named_the_moment_it_is_added() {
     let daemon = Daemon::start(|_| {}).await;
