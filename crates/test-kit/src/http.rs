@@ -225,7 +225,7 @@ pub fn is_silence(error: &io::Error) -> bool {
 fn request_head(method: &str, path: &str, headers: &[(&str, &str)], length: u64) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\n");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        head.push_str("Host: windlass\r\n");
+        head.push_str("Host: localhost\r\n");
     }
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
