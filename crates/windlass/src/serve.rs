@@ -88,7 +88,7 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let _in_use = prepare(&config.data_dir)?;
-    private::close_store(&config.store)?;
+    private::make_store(&config.store);
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let running =
         wiring::start(config, Listeners { http: listener, bedrock }, handler_path()).await?;
@@ -103,6 +103,10 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
             "listening"
         );
     });
+    if let Some(mode) = private::close_store(&config.store)? {
+        let (store, mode) = (config.store.display(), format!("{mode:o}"));
+        tracing::warn!(%store, mode, "other users had access to the store; it is closed now");
+    }
     warn_of_misspelt_variables();
     work(running, &mut signals).await
 }
@@ -177,7 +181,8 @@ pub(crate) fn prepare(data_dir: &Path) -> anyhow::Result<File> {
 pub(crate) fn create_data_dir(data_dir: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(DATA_DIR_MODE).create(data_dir);
     made.with_context(|| format!("cannot create the data directory {}", data_dir.display()))?;
-    private::close_data_dir(data_dir)
+    private::close_data_dir(data_dir)?;
+    Ok(())
 }
 
 fn probe(directory: &Path) -> io::Result<()> {
