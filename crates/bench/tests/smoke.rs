@@ -11,14 +11,16 @@ fn bench(dir: &Path, args: &[&str]) -> Output {
 #[test]
 fn rows_are_measured_and_written_down_in_both_forms() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let ran =
-        bench(dir.path(), &["1", "small-adds", "4", "5", "9", "10", "--json", "figures.json"]);
+    let ran = bench(
+        dir.path(),
+        &["1", "small-adds", "4", "5", "9", "10", "13", "--json", "figures.json"],
+    );
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let json = std::fs::read(dir.path().join("figures.json")).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     let rows = json["rows"].as_array().unwrap();
     let numbers: Vec<u64> = rows.iter().map(|row| row["number"].as_u64().unwrap()).collect();
-    assert_eq!(numbers, [1, 3, 4, 5, 9, 10]);
+    assert_eq!(numbers, [1, 3, 4, 5, 9, 10, 13]);
     assert_eq!(rows[0]["name"], "accept-latency");
     let text = String::from_utf8(ran.stdout).unwrap();
     for figure in rows.iter().flat_map(|row| row["figures"].as_array().unwrap()) {

@@ -53,11 +53,40 @@ impl Pattern {
         Pattern(steps)
     }
 
+    /// A pattern of SQL's LIKE: `%` matches any text, `_` one character, and a character after
+    /// `escape` itself. In lower case: LIKE ignores the case of ASCII letters, so the text that it
+    /// is compared with has to be in lower case too.
+    pub fn of_like(pattern: &str, escape: Option<char>) -> Pattern {
+        let mut rest = pattern.chars();
+        let mut steps = Vec::new();
+        while let Some(c) = rest.next() {
+            steps.push(match c {
+                c if Some(c) == escape => match rest.next() {
+                    Some(c) => Step::Char(c.to_ascii_lowercase()),
+                    None => Step::Nothing,
+                },
+                '%' => Step::Any,
+                '_' => Step::One,
+                c => Step::Char(c.to_ascii_lowercase()),
+            });
+        }
+        Pattern(steps)
+    }
+
     pub fn matches(&self, text: &str) -> bool {
+        self.matches_within(text.chars(), u64::MAX).expect("nothing takes that many comparisons")
+    }
+
+    /// Like `matches`; `None` if it takes more comparisons than this.
+    pub fn matches_within(
+        &self,
+        mut text: impl Iterator<Item = char> + Clone,
+        comparisons_max: u64,
+    ) -> Option<bool> {
         let Pattern(steps) = self;
-        let (mut at, mut text) = (0, text.chars());
+        let (mut at, mut left) = (0, comparisons_max);
         // The position of the latest star, and of the text after what it matches so far.
-        let mut star: Option<(usize, std::str::Chars<'_>)> = None;
+        let mut star = None;
         loop {
             if steps.get(at) == Some(&Step::Any) {
                 star = Some((at, text.clone()));
@@ -65,16 +94,17 @@ impl Pattern {
                 continue;
             }
             let Some(c) = text.next() else { break };
+            left = left.checked_sub(steps.get(at).map_or(1, Step::comparisons))?;
             if steps.get(at).is_some_and(|step| step.fits(c)) {
                 at += 1;
                 continue;
             }
             // Let the latest star match one more character, and try again.
-            let Some((stands, taken)) = &mut star else { return false };
+            let Some((stands, taken)) = &mut star else { return Some(false) };
             taken.next();
             (at, text) = (*stands + 1, taken.clone());
         }
-        steps[at..].iter().all(|step| *step == Step::Any)
+        Some(steps[at..].iter().all(|step| *step == Step::Any))
     }
 
     /// The prefix of every matching text.
@@ -90,6 +120,14 @@ impl Pattern {
 }
 
 impl Step {
+    /// How many comparisons `fits` may take.
+    fn comparisons(&self) -> u64 {
+        match self {
+            Step::Set { ranges, .. } => 1 + ranges.len() as u64,
+            _ => 1,
+        }
+    }
+
     fn fits(&self, c: char) -> bool {
         match self {
             Step::One => true,
@@ -144,6 +182,30 @@ mod tests {
         for (pattern, text) in [("", "a"), ("a", ""), ("?", ""), ("a*c", "abd"), ("a", "A")] {
             assert!(!matches(pattern, text), "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn patterns_of_like_have_other_signs_and_ignore_case() {
+        let like = |pattern, escape, text: &str| {
+            Pattern::of_like(pattern, escape).matches(&text.to_ascii_lowercase())
+        };
+        for (pattern, text) in [("M%l", "mail"), ("m__L", "MAIL"), ("%", ""), ("[a*?", "[A*?")] {
+            assert!(like(pattern, None, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("m_l", "mail"), ("ä", "Ä"), ("", "a")] {
+            assert!(!like(pattern, None, text), "{pattern} {text}");
+        }
+        assert!(like("5!%", Some('!'), "5%") && !like("5!%", Some('!'), "5!"));
+        assert!(like("%%", Some('%'), "%") && !like("a!", Some('!'), "a"));
+    }
+
+    #[test]
+    fn a_match_that_takes_too_many_comparisons_is_given_up() {
+        let (pattern, text) = (Pattern::new("*a?a?b"), "a".repeat(1000));
+        assert_eq!(pattern.matches_within(text.chars(), 1000), None);
+        assert_eq!(pattern.matches_within(text.chars(), 100_000), Some(false));
+        let set = Pattern::new(&format!("[{}]", "a".repeat(1000)));
+        assert_eq!(set.matches_within("b".chars(), 1000), None);
     }
 
     #[test]

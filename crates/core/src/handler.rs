@@ -7,9 +7,10 @@ use std::time::Duration;
 use crate::id::JobId;
 use crate::limit::{
     BATCH, CONCURRENCY, CONTEXT_JOBS, CONTEXTS, CPU, FILE_SIZE, HANDLER_BYTES_MAX, IDLE, MEMORY,
-    PROCESSES, RATE, RETENTION, TIMEOUT, WEIGHT,
+    PROCESSES, RATE, RETENTION, SCRATCH, TIMEOUT, WEIGHT,
 };
 use crate::name::{Invalid, TypeKey};
+use crate::network::Network;
 use crate::retry::RetryPolicy;
 use crate::time::Timestamp;
 
@@ -83,6 +84,8 @@ pub struct HandlerOptions {
     pub env: BTreeMap<String, String>,
     pub retry: Option<RetryPolicy>,
     pub limits: Limits,
+    /// What it may connect to; `Public` when absent.
+    pub network: Option<Network>,
 }
 
 /// Resource limits of a handler's processes. Absent values default to the daemon's.
@@ -96,6 +99,8 @@ pub struct Limits {
     pub processes: Option<u32>,
     /// Bytes of the largest file that may be written.
     pub file_size: Option<u64>,
+    /// Bytes of the private space that may be written to.
+    pub scratch: Option<u64>,
 }
 
 impl Limits {
@@ -105,7 +110,8 @@ impl Limits {
         MEMORY.check_if_set("options.memory", self.memory)?;
         CPU.check_if_set("options.cpu", self.cpu)?;
         PROCESSES.check_if_set("options.processes", self.processes)?;
-        FILE_SIZE.check_if_set("options.file_size", self.file_size)
+        FILE_SIZE.check_if_set("options.file_size", self.file_size)?;
+        SCRATCH.check_if_set("options.scratch", self.scratch)
     }
 
     fn clamp(&mut self) {
@@ -113,6 +119,7 @@ impl Limits {
         self.cpu = self.cpu.map(|cpu| CPU.clamp(cpu));
         self.processes = self.processes.map(|number| PROCESSES.clamp(number));
         self.file_size = self.file_size.map(|bytes| FILE_SIZE.clamp(bytes));
+        self.scratch = self.scratch.map(|bytes| SCRATCH.clamp(bytes));
     }
 }
 
@@ -131,6 +138,7 @@ impl HandlerOptions {
             let reason = format!("'{name}' is empty, has '=' or begins with WINDLASS_");
             return Err(Invalid::new("options.env", reason));
         }
+        self.network.as_ref().map_or(Ok(()), Network::check)?;
         self.limits.check()
     }
 

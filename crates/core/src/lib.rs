@@ -16,9 +16,13 @@
 //! | `calendar` | SQLite's date arithmetic |
 //! | `repeat`, `cron` | when a job runs again: date arithmetic on a base, or cron in a time zone |
 //! | `handler` | how a type is run, and the settings of a type |
+//! | `maxima` | the most that a handler, a type, a job or a worker may ask for |
+//! | `network` | the networks and names that handlers may connect to |
 //! | `record` | the text form in which stores keep handlers' options and types' settings |
 //! | `edit` | changes by a pure decision on jobs that a store shows it |
 //! | `family` | parents and children: who waits for whom |
+//! | `key` | API keys, roles and rights |
+//! | `file_name` | files in messages, without their directories |
 //! | `glob` | the patterns with which workers name types |
 //! | `store`, `runner`, `launch` | the interfaces |
 //! | `memory` | the reference store, against which all others are compared |
@@ -35,17 +39,21 @@ pub mod calendar;
 mod cron;
 pub mod edit;
 pub mod family;
+pub mod file_name;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod glob;
 pub mod handler;
 pub mod id;
 pub mod job;
+pub mod key;
 pub mod launch;
 pub mod limit;
 pub mod log;
+pub mod maxima;
 pub mod memory;
 pub mod name;
+pub mod network;
 pub mod outcome;
 pub mod range;
 pub mod record;
@@ -63,8 +71,11 @@ pub use calendar::Modifiers;
 pub use handler::{Handler, HandlerId, HandlerOptions, HandlerSpec, Lang, Limits, TypeSettings};
 pub use id::{IdGenerator, JobId, Sysid};
 pub use job::{AttemptId, Extra, Job, Lease, NewJob, Payload, Priority};
+pub use key::{Key, KeyId, KeyText, Right, Role};
 pub use log::Log;
+pub use maxima::Maxima;
 pub use name::{Invalid, Tenant, TypeKey, TypeName};
+pub use network::Network;
 pub use outcome::{Code, Json, Status};
 pub use repeat::Repeat;
 pub use retry::RetryPolicy;

@@ -36,8 +36,12 @@ pub const EMITTED_MAX: usize = 10_000;
 pub const HANDLER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Smallest memory limit of a handler; a shell does not start with less.
 pub const MEMORY_BYTES_MIN: u64 = 4 * 1024 * 1024;
+/// Smallest private space of a handler: its sources have to fit in.
+pub const SCRATCH_BYTES_MIN: u64 = 2 * HANDLER_BYTES_MAX as u64;
 /// Largest process limit of a handler.
 pub const PROCESSES_MAX: u32 = 100_000;
+/// Entries of `options.network` of a handler.
+pub const DESTINATIONS_MAX: usize = 100;
 /// Versions of one handler that are kept; the oldest are dropped first.
 pub const HANDLER_VERSIONS_MAX: usize = 100;
 /// Jobs in one insert, claim, settlement or listing.
@@ -66,6 +70,14 @@ pub const CLOCK_STEP_MIN: Duration = Duration::from_secs(60);
 pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Longest accepted duration (ten years).
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+/// API keys in one store.
+pub const KEYS_MAX: usize = 100_000;
+/// Longest name of an API key, in bytes.
+pub const KEY_NAME_BYTES_MAX: usize = 100;
+/// How often the use of an API key is noted.
+pub const KEY_TOUCH_INTERVAL: Duration = Duration::from_secs(60);
+/// How long an API key is kept after it has expired or was revoked.
+pub const KEY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Longest message of a progress report, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 1024;
 
@@ -114,3 +126,5 @@ pub const CPU: Range<Duration> = Range::new(MS, DURATION_MAX);
 pub const PROCESSES: Range<u32> = Range::new(1, PROCESSES_MAX);
 /// `options.file_size`: the largest file that may be written.
 pub const FILE_SIZE: Range<u64> = Range::new(1, u64::MAX);
+/// `options.scratch`: the private space of a handler, which its own scripts need, too.
+pub const SCRATCH: Range<u64> = Range::new(SCRATCH_BYTES_MIN, u64::MAX);

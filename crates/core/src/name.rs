@@ -19,9 +19,10 @@ impl Invalid {
     }
 }
 
-/// First path segments of the HTTP door, which are not allowed as tenant names.
-pub const TENANTS_RESERVED: [&str; 6] =
-    ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui"];
+/// First path segments of the HTTP door, and of its routes for keys below `/v1`, which are not
+/// allowed as tenant names.
+pub const TENANTS_RESERVED: [&str; 7] =
+    ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui", "keys"];
 
 /// Who owns jobs. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::handler::{HandlerOptions, Limits, TypeSettings};
+use crate::network::{Destination, Network};
 use crate::retry::RetryPolicy;
 
 pub fn options_to_text(options: &HandlerOptions) -> String {
@@ -29,6 +30,8 @@ pub fn options_to_text(options: &HandlerOptions) -> String {
     put_duration(&mut map, "cpu_ms", limits.cpu);
     put_number(&mut map, "processes", limits.processes);
     put_size(&mut map, "file_bytes", limits.file_size);
+    put_size(&mut map, "scratch_bytes", limits.scratch);
+    put_network(&mut map, options.network.as_ref());
     Value::from(map).to_string()
 }
 
@@ -54,7 +57,9 @@ pub fn options_from_text(text: &str) -> Result<HandlerOptions, String> {
             cpu: duration(&map, "cpu_ms"),
             processes: number(&map, "processes"),
             file_size: map.get("file_bytes").and_then(Value::as_u64),
+            scratch: map.get("scratch_bytes").and_then(Value::as_u64),
         },
+        network: network(&map),
     };
     Ok(options.clamped())
 }
@@ -122,6 +127,28 @@ fn put_retry(map: &mut Map<String, Value>, policy: Option<&RetryPolicy>) {
     map.insert("retry".into(), retry.into());
 }
 
+fn put_network(map: &mut Map<String, Value>, network: Option<&Network>) {
+    let value = match network {
+        None => return,
+        Some(Network::None) => "none".into(),
+        Some(Network::Public) => "public".into(),
+        Some(Network::Only(list)) => list.iter().map(Destination::to_string).collect(),
+    };
+    map.insert("network".into(), value);
+}
+
+/// Text that this version does not know opens nothing.
+fn network(map: &Map<String, Value>) -> Option<Network> {
+    Some(match map.get("network")? {
+        Value::String(word) if word == "public" => Network::Public,
+        Value::Array(list) => {
+            let entries = list.iter().filter_map(|entry| entry.as_str()?.parse().ok());
+            Network::Only(entries.collect())
+        }
+        _ => Network::None,
+    })
+}
+
 fn number(map: &Map<String, Value>, name: &str) -> Option<u32> {
     map.get(name).and_then(Value::as_u64).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
@@ -162,7 +189,9 @@ mod tests {
                 cpu: Some(Duration::from_secs(30)),
                 processes: Some(5),
                 file_size: Some(1 << 40),
+                scratch: Some(1 << 30),
             },
+            network: Some(Network::Only(vec!["10.0.0.0/8:5432".parse().unwrap()])),
         };
         assert_eq!(options_from_text(&options_to_text(&options)), Ok(options));
         let settings = TypeSettings {
@@ -179,6 +208,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unknown_about_the_network_opens_nothing() {
+        let read = |text: &str| options_from_text(text).unwrap().network;
+        assert_eq!(read("{}"), None);
+        assert_eq!(read(r#"{"network":"public"}"#), Some(Network::Public));
+        for text in [r#"{"network":"none"}"#, r#"{"network":"all"}"#, r#"{"network":7}"#] {
+            assert_eq!(read(text), Some(Network::None), "{text}");
+        }
+        assert_eq!(read(r#"{"network":["*",5]}"#), Some(Network::Only(Vec::new())));
+    }
+
+    #[test]
     fn numbers_out_of_range_are_read_as_the_nearest_within() {
         let settings = r#"{"weight":0,"concurrency":9999999999,"rate":1e-20,"timeout_ms":0,
             "retention_ms":18446744073709551615,"retry":{"delay_ms":18446744073709551615,
@@ -188,7 +228,7 @@ mod tests {
         assert_eq!((settings.weight, settings.rate), (Some(1), Some(RATE.min)));
         assert_eq!(settings.concurrency, Some(CONCURRENCY.max), "a limit stays a limit");
         let options = r#"{"timeout_ms":0,"batch":0,"contexts":4294967295,"context_jobs":0,
-            "memory_bytes":1,"cpu_ms":0,"processes":0,"file_bytes":0}"#;
+            "memory_bytes":1,"cpu_ms":0,"processes":0,"file_bytes":0,"scratch_bytes":0}"#;
         let options = options_from_text(options).unwrap();
         assert_eq!(options.check(), Ok(()));
         assert_eq!((options.batch, options.contexts), (Some(1), Some(CONTEXTS.max)));

@@ -21,8 +21,8 @@ pub trait Runner: Send + Sync + 'static {
     /// client gets the error.
     fn check(&self, spec: &HandlerSpec) -> Result<(), Invalid>;
 
-    /// Whether the sources compile in their language; called once, when the handler is set. It may
-    /// take as long as starting a process.
+    /// Whether the sources compile in their language, and its author asks for nothing that is not
+    /// allowed now; called once, when the handler is set. May take as long as starting a process.
     async fn compile(&self, _key: &TypeKey, _spec: &HandlerSpec) -> Result<(), Invalid> {
         Ok(())
     }

@@ -35,6 +35,8 @@ use windlass_core::time::SystemClock;
 use windlass_core::{Clock, Tenant};
 use windlass_engine::Engine;
 
+pub use windlass_net::Network;
+
 #[cfg(any(test, feature = "fuzz"))]
 pub use wire::fuzz;
 
@@ -43,6 +45,8 @@ pub use wire::fuzz;
 pub struct Options {
     /// The tenant whose jobs this door shows; a Bedrock name is a type of this tenant.
     pub tenant: Tenant,
+    /// Clients on other machines that may connect. Those of this machine always may.
+    pub allow: Vec<Network>,
     /// Maximum number of connections; further ones are refused with a reply.
     pub connections_max: usize,
     /// Longest time between two requests of a connection; long, because workers keep theirs open.
@@ -61,6 +65,7 @@ impl Options {
     pub fn new(tenant: Tenant) -> Options {
         Options {
             tenant,
+            allow: Vec::new(),
             connections_max: 20_000,
             idle_max: Duration::from_secs(24 * 60 * 60),
             silence_max: Duration::from_secs(30),

@@ -47,7 +47,7 @@ pub(crate) async fn serve<C: Commands>(
     });
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = accept_all(&listener, &door, options.connections_max) => {}
+        () = accept_all(&listener, &door, options) => {}
     }
     drop(listener);
     let tell = |left| tracing::warn!(connections = left, "cutting off connections that do not end");
@@ -58,14 +58,18 @@ pub(crate) async fn serve<C: Commands>(
 async fn accept_all<C: Commands>(
     listener: &TcpListener,
     door: &Arc<DoorState<C>>,
-    connections_max: usize,
+    options: &Options,
 ) {
-    let slots = Arc::new(Semaphore::new(connections_max));
+    let slots = Arc::new(Semaphore::new(options.connections_max));
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     loop {
         let tell = |error| tracing::warn!(%error, "cannot accept a connection");
         let (mut stream, peer) = accept(listener, tell).await;
         let peer = peer.ip().to_canonical();
+        if !peer.is_loopback() && !options.allow.iter().any(|network| network.contains(peer)) {
+            tracing::debug!(%peer, "closing a connection from an address that is not allowed");
+            continue;
+        }
         if let Ok(slot) = slots.clone().try_acquire_owned() {
             door.connections.spawn(slot, serve_client(door.clone(), stream, peer));
         } else if let Ok(refusal) = refusals.clone().try_acquire_owned() {

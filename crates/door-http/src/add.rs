@@ -10,6 +10,7 @@ use axum::response::Response;
 use bytes::Bytes;
 
 use windlass_core::add::{RawOptions, check_key};
+use windlass_core::key::Right;
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_core::{AddOptions, Timestamp, TypeKey};
 use windlass_engine::api::{AddJob, AddPayload, Added, Fingerprint, IdempotencyKey};
@@ -46,7 +47,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post("/v1/{tenant}/jobs/{id_or_type}", add)
+        Route::post("/v1/{tenant}/jobs/{id_or_type}", Right::Add, add)
             .about("jobs", "job_add", "Add jobs of a type; answers when they are durable.")
             .query(OPTIONS)
             .header("Idempotency-Key", "Within 24 h, the same key returns the first ids.")

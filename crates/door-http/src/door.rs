@@ -10,6 +10,10 @@ use windlass_core::Clock;
 use windlass_engine::Engine;
 use windlass_net::{Memory, Sites};
 
+use crate::access::Access;
+use crate::room::Room;
+use crate::tries::Tries;
+
 /// Shared by all requests of one door; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Door(Arc<DoorState>);
@@ -19,10 +23,13 @@ pub(crate) struct DoorState {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) body_bytes_max: u64,
     pub(crate) body_timeout: Duration,
+    pub(crate) access: Access,
+    pub(crate) tries: Tries,
     pub(crate) sites: Sites,
     pub(crate) version: &'static str,
     pub(crate) openapi: Bytes,
     pub(crate) memory: Memory,
+    pub(crate) room: Room,
     /// Cancelled when the door closes: waiting requests are answered at once.
     pub(crate) closing: CancellationToken,
 }

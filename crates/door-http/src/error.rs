@@ -9,9 +9,13 @@ use windlass_core::Invalid;
 use windlass_engine::Error;
 
 use crate::answer;
+use crate::tries::WINDOW;
 
 /// Seconds after which a client may retry an unavailable request.
-const RETRY_AFTER_S: u16 = 1;
+pub(crate) const RETRY_AFTER_S: u16 = 1;
+/// How a client identifies itself.
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"windlass\"");
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// A request that is answered with a status of 4xx or 5xx.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,6 +92,23 @@ impl Failure {
         Failure { status, code: "forbidden", message, field: None }
     }
 
+    /// There is no key, or none that is in force.
+    pub(crate) fn unauthorized(message: &str) -> Failure {
+        let (status, message) = (StatusCode::UNAUTHORIZED, message.to_owned());
+        Failure { status, code: "unauthorized", message, field: Some("Authorization".to_owned()) }
+    }
+
+    pub(crate) fn limited(message: &str) -> Failure {
+        let (status, message) = (StatusCode::TOO_MANY_REQUESTS, message.to_owned());
+        Failure { status, code: "limited", message, field: Some("Authorization".to_owned()) }
+    }
+
+    /// The tenant belongs to others.
+    pub(crate) fn no_such_tenant() -> Failure {
+        let message = "this key has no such tenant".to_owned();
+        Failure { status: StatusCode::NOT_FOUND, code: "not_found", message, field: None }
+    }
+
     pub(crate) fn not_built(what: &str) -> Failure {
         let message = format!("{what} is not supported in this version yet");
         let status = StatusCode::NOT_IMPLEMENTED;
@@ -151,8 +172,19 @@ impl IntoResponse for Failure {
         let Failure { status, code, message, field } = &self;
         let error = ErrorDetail { code, message, field: field.as_deref() };
         let mut response = answer::json(*status, &ErrorBody { error });
-        if *status == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        let headers = response.headers_mut();
+        match *status {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+            }
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, BEARER);
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(WINDOW.as_secs()));
+                headers.insert(header::CONNECTION, CLOSE);
+            }
+            _ => {}
         }
         response
     }

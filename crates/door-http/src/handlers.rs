@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use windlass_core::HandlerId;
+use windlass_core::key::Right;
 
 use crate::answer::{self, Done};
 use crate::door::Door;
@@ -26,18 +27,18 @@ const GET: &[Parameter] =
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/{tenant}/handlers", list)
+        Route::get("/v1/{tenant}/handlers", Right::Read, list)
             .about("handlers", "handler_list", "List the current handlers, by type.")
             .answers::<Vec<WireHandler<'static>>>("200", "The handlers."),
-        Route::put("/v1/{tenant}/handlers/{type}", put)
+        Route::put("/v1/{tenant}/handlers/{type}", Right::Manage, put)
             .about("handlers", "handler_set", "Set a new version of a handler.")
             .takes::<WireSpec>()
             .answers::<HandlerSet>("200", "The id of the version."),
-        Route::get("/v1/{tenant}/handlers/{type}", get)
+        Route::get("/v1/{tenant}/handlers/{type}", Right::Read, get)
             .about("handlers", "handler_get", "Get a handler.")
             .query(GET)
             .answers::<WireHandler<'static>>("200", "The handler."),
-        Route::delete("/v1/{tenant}/handlers/{type}", delete)
+        Route::delete("/v1/{tenant}/handlers/{type}", Right::Manage, delete)
             .about("handlers", "handler_delete", "Remove the handler of a type.")
             .answers::<Done>("200", "Removed."),
     ]

@@ -8,6 +8,7 @@ use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use windlass_core::key::Right;
 use windlass_core::limit::PAGE_JOBS_MAX;
 use windlass_core::store::List;
 use windlass_core::{JobId, State as JobState, TypeKey, TypeName};
@@ -20,6 +21,7 @@ use crate::json::{Command, NoBody};
 use crate::path::{JobPath, TenantPath};
 use crate::presence::Presence;
 use crate::query::{NoQuery, Parameter, Query};
+use crate::room;
 use crate::route::{Route, WAIT_MAX};
 use crate::wire_job::{self, WireJob, WirePage};
 
@@ -38,28 +40,29 @@ const GET: &[Parameter] =
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/{tenant}/jobs", list)
+        Route::get("/v1/{tenant}/jobs", Right::Read, list)
             .about("jobs", "job_list", "List jobs, newest first.")
             .query(LIST)
             .answers::<WirePage<'static>>("200", "One page."),
-        Route::post("/v1/{tenant}/jobs/requeue", requeue)
+        Route::post("/v1/{tenant}/jobs/requeue", Right::Manage, requeue)
             .about("jobs", "job_requeue", "Run ended jobs of a type again.")
             .takes::<RequeueBody>()
             .answers::<Requeued>("200", "The number of requeued jobs."),
-        Route::get("/v1/{tenant}/jobs/{id_or_type}", get)
+        Route::get("/v1/{tenant}/jobs/{id_or_type}", Right::ReadJob, get)
             .about("jobs", "job_get", "Get one job.")
+            .waits()
             .query(GET)
             .answers::<WireJob<'static>>("200", "The job."),
-        Route::delete("/v1/{tenant}/jobs/{id_or_type}", delete)
+        Route::delete("/v1/{tenant}/jobs/{id_or_type}", Right::Manage, delete)
             .about("jobs", "job_delete", "Remove a job that is not running.")
             .answers::<Done>("200", "Removed."),
-        Route::get("/v1/{tenant}/jobs/{id}/payload", payload)
+        Route::get("/v1/{tenant}/jobs/{id}/payload", Right::ReadJob, payload)
             .about("jobs", "job_payload", "Get the payload of a job.")
             .answers_as("200", "application/octet-stream", "The payload's bytes."),
-        Route::post("/v1/{tenant}/jobs/{id}/cancel", cancel)
+        Route::post("/v1/{tenant}/jobs/{id}/cancel", Right::Manage, cancel)
             .about("jobs", "job_cancel", "Cancel a job that has not ended.")
             .answers::<Done>("200", "Cancelled."),
-        Route::post("/v1/{tenant}/jobs/{id}/retry", retry)
+        Route::post("/v1/{tenant}/jobs/{id}/retry", Right::Manage, retry)
             .about("jobs", "job_retry", "Run an ended job again, immediately.")
             .answers::<Done>("200", "Queued."),
     ]
@@ -98,7 +101,8 @@ async fn get(
     if wait > WAIT_MAX {
         return Err(Failure::invalid("wait", "a wait is at most 5m"));
     }
-    let view = if wait.is_zero() {
+    let place = (!wait.is_zero()).then(|| door.room.place()).flatten();
+    let view = if place.is_none() {
         door.engine.job(&tenant, id).await?
     } else {
         tokio::select! {
@@ -107,7 +111,8 @@ async fn get(
             () = presence.ended() => door.engine.job(&tenant, id).await?,
         }
     };
-    Ok(answer::json(StatusCode::OK, &wire_job::from_view(&view)))
+    let answer = answer::json(StatusCode::OK, &wire_job::from_view(&view));
+    Ok(if !wait.is_zero() && place.is_none() { room::and_leave(answer) } else { answer })
 }
 
 async fn payload(State(door): State<Door>, job: JobPath, _: NoQuery) -> Result<Response, Failure> {

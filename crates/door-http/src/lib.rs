@@ -5,16 +5,20 @@
 //! |---|---|
 //! | `server`, `presence` | connections: number, time limits, whether the client is still there |
 //! | `door` | what every route shares: the engine, the limits, the clock |
+//! | `access`, `tries` | who may use a route; wrong keys, counted by address |
+//! | `room` | connections that are kept for requests that do not wait |
 //! | `around` | the layers around every request: the log line, panics, common headers |
 //! | `site` | which web pages may use the door |
 //! | `route`, `openapi` | the table of routes, from which router and document are made |
 //! | `error`, `answer` | the wire form of refusals and of answers |
 //! | `path`, `query`, `body`, `json` | reading requests, strictly and within bounds |
-//! | `time`, `size`, `wire_job`, `wire_handler` | wire forms of the domain |
+//! | `time`, `size`, `network`, `wire_job`, `wire_handler` | wire forms of the domain |
 //! | `add`, `add_text`, `add_binary`, `add_json` | adding jobs |
 //! | `fuzz` | rules for any request, for the fuzzer and the tests |
-//! | `jobs`, `log`, `handlers`, `types`, `pull`, `operate`, `seed` | other routes, by resource |
+//! | `jobs`, `log`, `handlers`, `types`, `pull`, `keys` | other routes, by resource |
+//! | `operate`, `seed` | routes for operators, and those of the original API |
 
+mod access;
 mod add;
 mod add_binary;
 mod add_json;
@@ -29,19 +33,23 @@ pub mod fuzz;
 mod handlers;
 mod jobs;
 mod json;
+mod keys;
 mod log;
+mod network;
 mod openapi;
 mod operate;
 mod path;
 mod presence;
 mod pull;
 mod query;
+mod room;
 mod route;
 mod seed;
 mod server;
 mod site;
 mod size;
 mod time;
+mod tries;
 mod types;
 mod wire_handler;
 mod wire_job;
@@ -57,6 +65,7 @@ use windlass_core::time::SystemClock;
 use windlass_engine::Engine;
 use windlass_net::Memory;
 
+pub use access::Access;
 pub use openapi::openapi;
 pub use server::serve;
 pub use windlass_net::Sites;
@@ -73,6 +82,8 @@ pub struct Options {
     pub body_timeout: Duration,
     /// Maximum number of connections; further ones wait to be accepted.
     pub connections_max: usize,
+    /// Whether requests need keys.
+    pub access: Access,
     /// What this server is called, and which web pages may use it.
     pub sites: Sites,
     /// Shown in the status.
@@ -88,6 +99,7 @@ impl Default for Options {
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
             connections_max: 10_000,
+            access: Access::Keys,
             sites: Sites::default(),
             version: env!("CARGO_PKG_VERSION"),
             clock: Arc::new(SystemClock),
@@ -107,11 +119,14 @@ fn router_until(engine: Engine, options: &Options, closing: CancellationToken) -
         clock: options.clock.clone(),
         body_bytes_max: options.body_bytes_max,
         body_timeout: options.body_timeout,
+        access: options.access,
+        tries: tries::Tries::default(),
         sites: options.sites.clone(),
         version: options.version,
         openapi: openapi().into(),
         memory: Memory::new(body::MEMORY_BYTES_MAX),
+        room: room::Room::new(options.connections_max),
         closing,
     });
-    around::wrap(route::router(), &door).with_state(door)
+    around::wrap(route::router(&door), &door).with_state(door)
 }

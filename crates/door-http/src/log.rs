@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use windlass_core::Log;
+use windlass_core::key::Right;
 use windlass_core::store::AttemptLog;
 use windlass_engine::api::LiveLog;
 
@@ -24,7 +25,7 @@ const FORMAT: &[Parameter] = &[Parameter { name: "format", what: "text (default)
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/{tenant}/jobs/{id}/log", log)
+        Route::get("/v1/{tenant}/jobs/{id}/log", Right::ReadJob, log)
             .about("jobs", "job_log", "Get the output of a job, attempt by attempt.")
             .query(FORMAT)
             .answers_text_or::<WireLog<'static>>("200", "The log."),

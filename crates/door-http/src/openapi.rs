@@ -2,6 +2,7 @@
 
 use utoipa::openapi::path::{PathItem, PathsBuilder};
 use utoipa::openapi::schema::ComponentsBuilder;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     ContentBuilder, InfoBuilder, OpenApiBuilder, Paths, RefOr, Response, ResponseBuilder, Schema,
 };
@@ -12,6 +13,8 @@ use crate::route;
 pub fn openapi() -> String {
     let (error_schemas, error) = route::error_schema();
     let mut components = ComponentsBuilder::new().schemas_from_iter(error_schemas);
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components = components.security_scheme(route::KEY_SCHEME, SecurityScheme::Http(bearer));
     let mut paths: Paths = PathsBuilder::new().build();
     for route in route::all() {
         components = components.schemas_from_iter(route.schemas);

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use windlass_core::Sysid;
+use windlass_core::key::Right;
 use windlass_core::time::format_duration;
 use windlass_engine::api::{DaemonStatus, FailingService, LeftJournal, ParkedResult, TenantCounts};
 
+use crate::access;
 use crate::answer::{self, Done};
 use crate::door::Door;
 use crate::error::Failure;
@@ -26,33 +28,33 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/healthz", healthz)
+        Route::get("/healthz", Right::Open, healthz)
             .about("operating", "healthz", "Whether the process is alive.")
             .answers_as("200", "text/plain", "ok"),
-        Route::get("/readyz", readyz)
+        Route::get("/readyz", Right::Open, readyz)
             .about(
                 "operating",
                 "readyz",
                 "Whether adds are accepted, and whether the store answers.",
             )
-            .answers::<Ready>("200", "The journal accepts adds.")
-            .answers::<Ready>("503", "It does not."),
-        Route::get("/metrics", metrics)
+            .answers_either::<ReadyOrNot, Ready>("200", "The journal accepts adds.")
+            .answers_either::<ReadyOrNot, Ready>("503", "It does not."),
+        Route::get("/metrics", Right::Metrics, metrics)
             .about("operating", "metrics", "Metrics for Prometheus.")
             .answers_as("200", OPENMETRICS, "The metrics."),
-        Route::get("/openapi.json", openapi)
+        Route::get("/openapi.json", Right::AnyKey, openapi)
             .about("operating", "openapi", "This document.")
             .answers_as("200", "application/json", "The document."),
-        Route::get("/v1/status", status)
+        Route::get("/v1/status", Right::Operate, status)
             .about("operating", "status", "The state of this daemon.")
             .answers::<WireStatus>("200", "The status."),
-        Route::get("/v1/events", events)
+        Route::get("/v1/events", Right::Operate, events)
             .about("operating", "events", "Not supported in this version yet.")
             .answers::<crate::error::ErrorBody<'static>>("501", "Always."),
-        Route::post("/v1/control/stop", stop)
+        Route::post("/v1/control/stop", Right::Operate, stop)
             .about("operating", "control_stop", "Stop picking jobs on this daemon.")
             .answers::<Done>("200", "Running jobs continue; no new ones are started."),
-        Route::post("/v1/control/start", start)
+        Route::post("/v1/control/start", Right::Operate, start)
             .about("operating", "control_start", "Resume picking jobs on this daemon.")
             .answers::<Done>("200", "Picking."),
     ]
@@ -62,7 +64,14 @@ async fn healthz(_: NoQuery) -> Result<Response, Failure> {
     Ok(answer::text("ok"))
 }
 
-/// `ok`, or what is wrong.
+/// For everybody.
+#[derive(Serialize, ToSchema)]
+struct ReadyOrNot {
+    /// ok or not ok.
+    ready: &'static str,
+}
+
+/// For keys of the roles admin and metrics: `ok`, or what is wrong.
 #[derive(Serialize, ToSchema)]
 struct Ready {
     journal: String,
@@ -71,12 +80,20 @@ struct Ready {
     takeover: String,
 }
 
-async fn readyz(State(door): State<Door>, _: NoQuery) -> Result<Response, Failure> {
+async fn readyz(
+    State(door): State<Door>,
+    headers: HeaderMap,
+    _: NoQuery,
+) -> Result<Response, Failure> {
     let readiness = door.engine.readiness().await;
     let status = match &readiness.journal {
         Ok(()) => StatusCode::OK,
         Err(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
+    if !access::may_see_details(&door, &headers) {
+        let ready = if status == StatusCode::OK { "ok" } else { "not ok" };
+        return Ok(answer::json(status, &ReadyOrNot { ready }));
+    }
     let word = |state: Result<(), String>| state.err().unwrap_or_else(|| "ok".to_owned());
     let ready = Ready {
         journal: word(readiness.journal),

@@ -4,6 +4,7 @@
 //! | paths | tenant | type or id |
 //! |---|---|---|
 //! | `/v1/{tenant}/…/{type or id}/…` | 1 | 3 |
+//! | `/v1/keys/{id}/…` | – | 2 |
 //! | `/{client}/job/{type}/add` | 0 | 2 |
 //! | `/{client}/handler/…/{type}/…` | 0 | 3 |
 
@@ -13,7 +14,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use windlass_core::{JobId, Tenant, TypeKey, TypeName};
+use windlass_core::{JobId, KeyId, Tenant, TypeKey, TypeName};
 
 use crate::error::Failure;
 
@@ -28,6 +29,9 @@ pub(crate) struct JobPath {
     pub(crate) tenant: Tenant,
     pub(crate) id: JobId,
 }
+
+/// The key of a path below `/v1/keys`.
+pub(crate) struct KeyPath(pub(crate) KeyId);
 
 /// The type in one of the older job paths.
 pub(crate) struct SeedJobPath(pub(crate) TypeKey);
@@ -49,11 +53,12 @@ read_from_path! {
     TenantPath => |path| Ok(TenantPath(tenant(path, 1)?)),
     TypePath => |path| Ok(TypePath(type_key(path, 1, 3)?)),
     JobPath => |path| Ok(JobPath { tenant: tenant(path, 1)?, id: job_id(path, 3)? }),
+    KeyPath => |path| Ok(KeyPath(key_id(path, 2)?)),
     SeedJobPath => |path| Ok(SeedJobPath(type_key(path, 0, 2)?)),
     SeedHandlerPath => |path| Ok(SeedHandlerPath(type_key(path, 0, 3)?)),
 }
 
-fn tenant(path: &str, index: usize) -> Result<Tenant, Failure> {
+pub(crate) fn tenant(path: &str, index: usize) -> Result<Tenant, Failure> {
     Ok(Tenant::new(&segment(path, index, "tenant")?)?)
 }
 
@@ -66,6 +71,10 @@ pub(crate) fn job_id(path: &str, index: usize) -> Result<JobId, Failure> {
     let text = segment(path, index, "id")?;
     text.parse()
         .map_err(|error| Failure::invalid("id", format!("'{text}' is not a valid job ID: {error}")))
+}
+
+fn key_id(path: &str, index: usize) -> Result<KeyId, Failure> {
+    Ok(segment(path, index, "id")?.parse::<KeyId>()?)
 }
 
 fn segment<'a>(path: &'a str, index: usize, field: &str) -> Result<Cow<'a, str>, Failure> {

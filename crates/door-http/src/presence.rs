@@ -3,6 +3,7 @@
 //! be waiting for the answer. So a request in progress continues for a while, and only requests
 //! that wait for an event end at once.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,11 +26,21 @@ pub(crate) struct Presence(Arc<ClientState>);
 
 #[derive(Default)]
 struct ClientState {
+    /// Of the client, if it is known.
+    address: Option<IpAddr>,
     under_way: AtomicBool,
     ended: CancellationToken,
 }
 
 impl Presence {
+    pub(crate) fn of(address: Option<IpAddr>) -> Presence {
+        Presence(Arc::new(ClientState { address, ..ClientState::default() }))
+    }
+
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.0.address
+    }
+
     /// Returns when the client has stopped sending.
     pub(crate) async fn ended(&self) {
         self.0.ended.cancelled().await;

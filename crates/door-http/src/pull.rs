@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use windlass_core::job::Token;
+use windlass_core::key::Right;
 use windlass_core::limit::{RESULT_BYTES_MAX, TYPE_BYTES_MAX};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Json, Status, Tenant};
@@ -23,13 +24,13 @@ use crate::json::{self, Command};
 use crate::path::{JobPath, TenantPath};
 use crate::presence::Presence;
 use crate::query::NoQuery;
+use crate::room;
 use crate::route::{Route, WAIT_MAX};
 use crate::time::WireDuration;
 use crate::wire_job::{WireClaim, from_claim};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(60);
 const LEASE_MIN: Duration = Duration::from_secs(1);
-const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of patterns in one claim.
 const PATTERNS_MAX: usize = 1000;
 /// Bound of a finish body: the result and a little around it.
@@ -37,19 +38,20 @@ const FINISH_BODY_BYTES_MAX: u64 = RESULT_BYTES_MAX as u64 + 64 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::post("/v1/{tenant}/claim", claim)
+        Route::post("/v1/{tenant}/claim", Right::Work, claim)
             .about("workers", "claim", "Claim jobs to work on, or wait for some.")
+            .waits()
             .takes::<ClaimBody>()
             .answers::<WireClaim<'static>>("200", "The claimed jobs; may be empty."),
-        Route::post("/v1/{tenant}/jobs/{id}/renew", renew)
+        Route::post("/v1/{tenant}/jobs/{id}/renew", Right::Work, renew)
             .about("workers", "job_renew", "Renew the lease of a job.")
             .takes::<RenewBody>()
             .answers::<Done>("200", "Renewed."),
-        Route::post("/v1/{tenant}/jobs/{id}/finish", finish)
+        Route::post("/v1/{tenant}/jobs/{id}/finish", Right::Work, finish)
             .about("workers", "job_finish", "Report how a job ended.")
             .takes::<FinishBody<'static>>()
             .answers::<Done>("200", "Accepted."),
-        Route::post("/v1/{tenant}/jobs/{id}/release", release)
+        Route::post("/v1/{tenant}/jobs/{id}/release", Right::Work, release)
             .about(
                 "workers",
                 "job_release",
@@ -57,7 +59,7 @@ pub(crate) fn routes() -> Vec<Route> {
             )
             .takes::<ReleaseBody>()
             .answers::<Done>("200", "Queued again."),
-        Route::post("/v1/{tenant}/jobs/{id}/progress", progress)
+        Route::post("/v1/{tenant}/jobs/{id}/progress", Right::Work, progress)
             .about("workers", "job_progress", "Report the progress of a job.")
             .takes::<ProgressBody>()
             .answers::<Done>("200", "Accepted."),
@@ -85,8 +87,13 @@ async fn claim(
     _: NoQuery,
     Command { body, mut memory }: Command<ClaimBody>,
 ) -> Result<Response, Failure> {
-    let claim = body.into_claim(tenant)?;
-    let waits = claim.wait > Duration::ZERO;
+    let mut claim = body.into_claim(&door, tenant)?;
+    let wants_to_wait = claim.wait > Duration::ZERO;
+    let place = wants_to_wait.then(|| door.room.place()).flatten();
+    let waits = place.is_some();
+    if !waits {
+        claim.wait = Duration::ZERO;
+    }
     // It may wait for minutes: a padded body must not take the memory from everybody else.
     memory.shrink(kept_bytes(&claim));
     let pulled = tokio::select! {
@@ -96,7 +103,8 @@ async fn claim(
         () = door.closing.cancelled(), if waits => Vec::new(),
         () = presence.ended(), if waits => Vec::new(),
     };
-    Ok(answer::json(StatusCode::OK, &from_claim(&pulled)))
+    let answer = answer::json(StatusCode::OK, &from_claim(&pulled));
+    Ok(if wants_to_wait && !waits { room::and_leave(answer) } else { answer })
 }
 
 /// What a waiting claim takes of the memory bound.
@@ -106,7 +114,7 @@ fn kept_bytes(claim: &PullClaim) -> usize {
 }
 
 impl ClaimBody {
-    fn into_claim(self, tenant: Tenant) -> Result<PullClaim, Failure> {
+    fn into_claim(self, door: &Door, tenant: Tenant) -> Result<PullClaim, Failure> {
         let types = self.types.unwrap_or_else(|| vec!["*".to_owned()]);
         let fits = |pattern: &String| !pattern.is_empty() && pattern.len() <= TYPE_BYTES_MAX;
         if types.is_empty() || types.len() > PATTERNS_MAX || !types.iter().all(fits) {
@@ -120,7 +128,7 @@ impl ClaimBody {
         if wait > WAIT_MAX {
             return Err(Failure::invalid("wait", "a wait is at most 5m"));
         }
-        Ok(PullClaim { tenant, types, limit, lease: lease(self.lease)?, wait })
+        Ok(PullClaim { tenant, types, limit, lease: lease(door, self.lease)?, wait })
     }
 }
 
@@ -129,7 +137,7 @@ impl ClaimBody {
 #[schema(as = Renew)]
 struct RenewBody {
     token: i64,
-    /// Counts from now; 1s to 24h, default 60s.
+    /// Counts from now; from 1s to what the operator allows (24h), default 60s.
     lease: Option<WireDuration>,
 }
 
@@ -139,7 +147,7 @@ async fn renew(
     _: NoQuery,
     Command { body, .. }: Command<RenewBody>,
 ) -> Result<Response, Failure> {
-    let lease = lease(body.lease)?;
+    let lease = lease(&door, body.lease)?;
     door.engine.renew(lease_ref(job, body.token), lease).await?;
     Ok(answer::done())
 }
@@ -230,10 +238,11 @@ fn lease_ref(job: JobPath, token: i64) -> LeaseRef {
     LeaseRef { tenant: job.tenant, id: job.id, token: Token(token) }
 }
 
-fn lease(given: Option<WireDuration>) -> Result<Duration, Failure> {
+/// The engine checks the maximum.
+fn lease(door: &Door, given: Option<WireDuration>) -> Result<Duration, Failure> {
     match given {
-        None => Ok(LEASE_DEFAULT),
-        Some(WireDuration(lease)) if (LEASE_MIN..=LEASE_MAX).contains(&lease) => Ok(lease),
-        Some(_) => Err(Failure::invalid("lease", "a lease is between 1s and 24h")),
+        None => Ok(LEASE_DEFAULT.min(door.engine.lease_max())),
+        Some(WireDuration(lease)) if lease >= LEASE_MIN => Ok(lease),
+        Some(_) => Err(Failure::invalid("lease", "a lease is at least 1s")),
     }
 }

@@ -1,5 +1,5 @@
-//! The table of routes, from which both the router and the OpenAPI document are generated, so that
-//! they always agree.
+//! The table of routes, from which the router, the check of keys and the OpenAPI document are all
+//! generated, so that they always agree. A route cannot be written without what it needs.
 
 use std::time::Duration;
 
@@ -8,10 +8,14 @@ use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{PartialSchema, ToSchema};
 
+use windlass_core::key::{Right, Role};
+
+use crate::access;
 use crate::door::Door;
 use crate::query::Parameter;
 
@@ -20,9 +24,17 @@ pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
 /// Longest time that a request may wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(300);
 
+/// The name of the keys in the document.
+pub(crate) const KEY_SCHEME: &str = "key";
+const NO_SCOPES: [&str; 0] = [];
+
 pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) method: HttpMethod,
+    /// What a request needs to use it.
+    pub(crate) needs: Right,
+    /// A request may wait for long, and ends when its key does.
+    waits: bool,
     pub(crate) operation: OperationBuilder,
     pub(crate) schemas: Schemas,
     handler: MethodRouter<Door>,
@@ -38,34 +50,59 @@ pub(crate) fn all() -> Vec<Route> {
         crate::handlers::routes(),
         crate::types::routes(),
         crate::pull::routes(),
+        crate::keys::routes(),
         crate::operate::routes(),
     ];
     groups.into_iter().flatten().collect()
 }
 
-/// A router with every route, grouped by path.
-pub(crate) fn router() -> Router<Door> {
-    all().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
+/// A router with every route, grouped by path, each behind the check of what it needs.
+pub(crate) fn router(door: &Door) -> Router<Door> {
+    all().into_iter().fold(Router::new(), |router, route| {
+        let Route { path, needs, waits, handler, .. } = route;
+        router.route(path, access::guard(handler, path, needs, waits, door))
+    })
 }
 
 impl Route {
-    pub(crate) fn get<H: Handler<T, Door>, T: 'static>(path: &'static str, handler: H) -> Route {
-        Route::new(HttpMethod::Get, path, on(MethodFilter::GET, handler))
+    pub(crate) fn get<H: Handler<T, Door>, T: 'static>(
+        path: &'static str,
+        needs: Right,
+        handler: H,
+    ) -> Route {
+        Route::new(HttpMethod::Get, path, needs, on(MethodFilter::GET, handler))
     }
 
-    pub(crate) fn post<H: Handler<T, Door>, T: 'static>(path: &'static str, handler: H) -> Route {
-        Route::new(HttpMethod::Post, path, on(MethodFilter::POST, handler))
+    pub(crate) fn post<H: Handler<T, Door>, T: 'static>(
+        path: &'static str,
+        needs: Right,
+        handler: H,
+    ) -> Route {
+        Route::new(HttpMethod::Post, path, needs, on(MethodFilter::POST, handler))
     }
 
-    pub(crate) fn put<H: Handler<T, Door>, T: 'static>(path: &'static str, handler: H) -> Route {
-        Route::new(HttpMethod::Put, path, on(MethodFilter::PUT, handler))
+    pub(crate) fn put<H: Handler<T, Door>, T: 'static>(
+        path: &'static str,
+        needs: Right,
+        handler: H,
+    ) -> Route {
+        Route::new(HttpMethod::Put, path, needs, on(MethodFilter::PUT, handler))
     }
 
-    pub(crate) fn delete<H: Handler<T, Door>, T: 'static>(path: &'static str, handler: H) -> Route {
-        Route::new(HttpMethod::Delete, path, on(MethodFilter::DELETE, handler))
+    pub(crate) fn delete<H: Handler<T, Door>, T: 'static>(
+        path: &'static str,
+        needs: Right,
+        handler: H,
+    ) -> Route {
+        Route::new(HttpMethod::Delete, path, needs, on(MethodFilter::DELETE, handler))
     }
 
-    fn new(method: HttpMethod, path: &'static str, handler: MethodRouter<Door>) -> Route {
+    fn new(
+        method: HttpMethod,
+        path: &'static str,
+        needs: Right,
+        handler: MethodRouter<Door>,
+    ) -> Route {
         let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let operation = names.fold(OperationBuilder::new(), |operation, name| {
             operation.parameter(
@@ -76,7 +113,25 @@ impl Route {
                     .schema(Some(text_schema())),
             )
         });
-        Route { path, method, operation, schemas: Schemas::new(), handler }
+        let roles: Vec<_> =
+            Role::ALL.iter().filter(|role| role.may(needs)).map(|r| r.as_str()).collect();
+        let operation = match needs {
+            Right::Open => operation.description(Some("Needs no key.")),
+            _ => operation
+                .description(Some(format!(
+                    "Needs a key of one of the roles: {}.",
+                    roles.join(", ")
+                )))
+                .security(SecurityRequirement::new(KEY_SCHEME, NO_SCOPES)),
+        };
+        let (waits, schemas) = (false, Schemas::new());
+        Route { path, method, needs, waits, operation, schemas, handler }
+    }
+
+    /// For a route that waits for an event.
+    pub(crate) fn waits(mut self) -> Route {
+        self.waits = true;
+        self
     }
 
     /// `id` is unique among all routes.
@@ -142,6 +197,20 @@ impl Route {
         self
     }
 
+    /// The answer has one of two forms.
+    pub(crate) fn answers_either<T: ToSchema, U: ToSchema>(
+        mut self,
+        status: &str,
+        what: &str,
+    ) -> Route {
+        let forms = OneOfBuilder::new().item(self.reference::<T>()).item(self.reference::<U>());
+        let content = ContentBuilder::new().schema(Some(Schema::OneOf(forms.build()))).build();
+        let response =
+            ResponseBuilder::new().description(what).content("application/json", content);
+        self.operation = self.operation.response(status, response.build());
+        self
+    }
+
     /// The answer is text, or JSON on request.
     pub(crate) fn answers_text_or<T: ToSchema>(mut self, status: &str, what: &str) -> Route {
         let json = ContentBuilder::new().schema(Some(self.reference::<T>())).build();
@@ -183,4 +252,40 @@ pub(crate) fn error_schema() -> (Schemas, RefOr<Schema>) {
     ErrorBody::schemas(&mut schemas);
     schemas.push((ErrorBody::name().into_owned(), ErrorBody::schema()));
     (schemas, RefOr::Ref(Ref::from_schema_name(ErrorBody::name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    const GUIDE: &str = include_str!("../../../docs/guide/keys.md");
+
+    /// The table of the guide: every route, and a mark for each role that may use it.
+    fn table() -> String {
+        let names = Role::ALL.map(Role::as_str);
+        let mut table = format!("| route | {} |\n|---|", names.join(" | "));
+        table.push_str(&":-:|".repeat(names.len()));
+        table.push('\n');
+        for Route { path, method, needs, .. } in all() {
+            let method = serde_json::to_value(method).unwrap();
+            let method = method.as_str().unwrap().to_uppercase();
+            write!(table, "| `{method} {path}` |").unwrap();
+            for role in Role::ALL {
+                table.push_str(match (needs, role.may(needs)) {
+                    (Right::Open, _) => " open |",
+                    (_, true) => " × |",
+                    (_, false) => "  |",
+                });
+            }
+            table.push('\n');
+        }
+        table
+    }
+
+    #[test]
+    fn the_guide_has_the_table_of_roles() {
+        let table = table();
+        assert!(GUIDE.contains(&table), "docs/guide/keys.md needs this table:\n\n{table}");
+    }
 }

@@ -5,6 +5,8 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use windlass_core::key::Right;
+
 use crate::answer::{self, Done};
 use crate::body::{self, Kind, Reader};
 use crate::door::Door;
@@ -24,23 +26,23 @@ const SET: &[Parameter] =
 pub(crate) fn routes() -> Vec<Route> {
     let tag = "seed";
     vec![
-        Route::post("/{client}/job/{type}/add", job_add)
+        Route::post("/{client}/job/{type}/add", Right::Add, job_add)
             .about(tag, "seed_job_add", "Add jobs, one per line.")
             .query(add::OPTIONS)
             .header("Idempotency-Key", "Within 24 h, the same key returns the first ids.")
             .answers::<Ids>("200", "Added."),
-        Route::post("/{client}/handler/add/{type}/add", handler_add)
+        Route::post("/{client}/handler/add/{type}/add", Right::Manage, handler_add)
             .about(tag, "seed_handler_add", "Set a new version of a handler.")
             .query(SET)
             .takes_also::<WireSpec>(&["text/plain"])
             .answers::<HandlerSet>("200", "The id of the version."),
-        Route::post("/{client}/handler/del/{type}/delete", handler_delete)
+        Route::post("/{client}/handler/del/{type}/delete", Right::Manage, handler_delete)
             .about(tag, "seed_handler_delete", "Remove the handler of a type.")
             .answers::<Done>("200", "Removed."),
-        Route::delete("/{client}/handler/del/{type}/delete", handler_delete)
+        Route::delete("/{client}/handler/del/{type}/delete", Right::Manage, handler_delete)
             .about(tag, "seed_handler_delete_too", "Remove the handler of a type.")
             .answers::<Done>("200", "Removed."),
-        Route::get("/{client}/handler/get/{type}", handler_get)
+        Route::get("/{client}/handler/get/{type}", Right::Read, handler_get)
             .about(tag, "seed_handler_get", "Get the current handler.")
             .answers::<WireHandler<'static>>("200", "The handler."),
     ]

@@ -37,7 +37,8 @@ async fn serve_router(
 ) {
     let protocol = http::protocol(options.header_timeout);
     windlass_net::serve(listener, options.connections_max, shutdown, |stream, closing| {
-        let presence = Presence::default();
+        let address = stream.peer_addr().ok().map(|address| address.ip());
+        let presence = Presence::of(address);
         let stream = Stream::with_on_end(stream, options.body_timeout, presence.watch());
         let router = TowerToHyperService::new(router.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use windlass_core::TypeKey;
+use windlass_core::key::Right;
 use windlass_core::store::TypeStats;
 
 use crate::answer::{self, Done};
@@ -21,20 +22,20 @@ use crate::wire_handler::{WireSettings, from_settings};
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/{tenant}/types", list)
+        Route::get("/v1/{tenant}/types", Right::Read, list)
             .about("types", "type_list", "List the types of a tenant with their job counts.")
             .answers::<Vec<WireType<'static>>>("200", "The types."),
-        Route::post("/v1/{tenant}/types/{type}/suspend", suspend)
+        Route::post("/v1/{tenant}/types/{type}/suspend", Right::Manage, suspend)
             .about("types", "type_suspend", "Stop running jobs of a type; adds are still accepted.")
             .answers::<Done>("200", "Suspended."),
-        Route::post("/v1/{tenant}/types/{type}/resume", resume)
+        Route::post("/v1/{tenant}/types/{type}/resume", Right::Manage, resume)
             .about("types", "type_resume", "Run jobs of a suspended type again.")
             .answers::<Done>("200", "Resumed."),
-        Route::put("/v1/{tenant}/types/{type}/settings", settings_put)
+        Route::put("/v1/{tenant}/types/{type}/settings", Right::Manage, settings_put)
             .about("types", "type_settings_put", "Replace the settings of a type.")
             .takes::<WireSettings>()
             .answers::<Done>("200", "Replaced."),
-        Route::get("/v1/{tenant}/types/{type}/settings", settings_get)
+        Route::get("/v1/{tenant}/types/{type}/settings", Right::Read, settings_get)
             .about("types", "type_settings_get", "Get the settings of a type.")
             .answers::<WireSettings>("200", "The settings."),
     ]

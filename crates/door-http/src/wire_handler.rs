@@ -11,6 +11,7 @@ use windlass_core::{
 };
 
 use crate::error::Failure;
+use crate::network::WireNetwork;
 use crate::size::WireSize;
 use crate::time::{WireDuration, WireTime};
 
@@ -79,6 +80,10 @@ pub(crate) struct WireOptions {
     processes: Option<u32>,
     /// Maximum size of written files.
     file_size: Option<WireSize>,
+    /// Size of the private space that a handler may write to, 8MB or more.
+    scratch: Option<WireSize>,
+    /// What it may connect to.
+    network: Option<WireNetwork>,
 }
 
 /// Omitted fields have their defaults: 10s, 2, 1h, 25, 24h.
@@ -167,7 +172,9 @@ impl WireOptions {
                 cpu: self.cpu.map(|cpu| cpu.0),
                 processes: self.processes,
                 file_size: self.file_size.map(|size| size.0),
+                scratch: self.scratch.map(|size| size.0),
             },
+            network: self.network.map(|network| network.0),
         }
     }
 }
@@ -185,6 +192,8 @@ fn from_options(options: &HandlerOptions) -> WireOptions {
         cpu: options.limits.cpu.map(WireDuration),
         processes: options.limits.processes,
         file_size: options.limits.file_size.map(WireSize),
+        scratch: options.limits.scratch.map(WireSize),
+        network: options.network.clone().map(WireNetwork),
     }
 }
 
@@ -246,7 +255,8 @@ mod tests {
     const FULL: &str = r#"{"lang":"node","body":"return 1","before":"b","beforeEach":"e",
         "afterEach":"a","eid":"x","options":{"timeout":"90s","batch":5,"contexts":2,
         "context_jobs":100,"idle":"1m","env":{"A":"b"},"retry":{"attempts":3},
-        "memory":"512MB","cpu":"30s","processes":20,"file_size":"1GB"}}"#;
+        "memory":"512MB","cpu":"30s","processes":20,"file_size":"1GB","scratch":"64MB",
+        "network":["10.1.2.0/24:5432","db.internal"]}}"#;
 
     fn refused<T>(read: Result<T, Failure>) -> String {
         let failure = read.err().expect("refused");
@@ -314,6 +324,12 @@ mod tests {
             (r#"{"lang":"sh","body":"x","options":{"file_size":"1 GB"}}"#, "options.file_size"),
             (r#"{"lang":"sh","body":"x","options":{"processes":-1}}"#, "options.processes"),
             (r#"{"lang":"sh","body":"x","options":{"cpu":"1"}}"#, "options.cpu"),
+            (r#"{"lang":"sh","body":"x","options":{"scratch":"1KB"}}"#, "options.scratch"),
+            (r#"{"lang":"sh","body":"x","options":{"network":"all"}}"#, "options.network"),
+            (r#"{"lang":"sh","body":"x","options":{"network":[]}}"#, "options.network"),
+            (r#"{"lang":"sh","body":"x","options":{"network":["*.x"]}}"#, "options.network"),
+            (r#"{"lang":"sh","body":"x","options":{"network":[7]}}"#, "options.network[0]"),
+            (r#"{"lang":"sh","body":"x","options":{"network":{}}}"#, "options.network"),
         ];
         for (text, field) in cases {
             assert_eq!(refused(spec(text)), field, "{text}");

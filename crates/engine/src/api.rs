@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use windlass_core::add::AddOptions;
 use windlass_core::job::Job;
+use windlass_core::key::{KeyId, Role};
 use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
 pub use windlass_core::store::IdempotencyKey;
@@ -17,6 +18,24 @@ pub use windlass_journal::AddPayload;
 pub struct AddJob {
     pub payload: AddPayload,
     pub options: AddOptions,
+}
+
+/// Whose key a request has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    pub id: KeyId,
+    pub role: Role,
+    /// `None`: all tenants.
+    pub tenant: Option<Tenant>,
+}
+
+/// Why a key is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyRefusal {
+    /// There is no such key, or its secret is wrong.
+    Unknown,
+    Expired,
+    Revoked,
 }
 
 /// The log of a running attempt.

@@ -5,16 +5,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass_core::edit::{Decide, Decided, FullJob, Take, TakeAnswer, Target};
+use windlass_core::key::NewKey;
 use windlass_core::store::sql::SqlAnswer;
-use windlass_core::store::{AttemptLog, Claimed, LeaseRef, List, Page, TypeStats};
+use windlass_core::store::{AttemptLog, Claimed, KeyRotate, LeaseRef, List, Page, TypeStats};
 use windlass_core::{
-    Handler, HandlerId, HandlerSpec, Job, JobId, State, Tenant, Timestamp, TypeKey, TypeSettings,
+    Handler, HandlerId, HandlerSpec, Job, JobId, Key, KeyId, State, Tenant, Timestamp, TypeKey,
+    TypeSettings,
 };
 use windlass_journal::SpoolWriter;
 
 use crate::accept;
 use crate::api::{
-    AddJob, Added, DaemonStatus, IdempotencyKey, JobView, LiveLog, PullClaim, PullFinish, Readiness,
+    AddJob, Added, Caller, DaemonStatus, IdempotencyKey, JobView, KeyRefusal, LiveLog, PullClaim,
+    PullFinish, Readiness,
 };
 use crate::ask::change;
 use crate::ask::decide;
@@ -26,6 +29,7 @@ use crate::claim::untake::{self, PayloadBefore, Starts, Taken};
 use crate::detach;
 use crate::error::{Error, storage_error, store_error};
 use crate::house::keep;
+use crate::key;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::settle::worker;
@@ -334,9 +338,57 @@ impl Engine {
         self.shared().now()
     }
 
+    /// Longest lease that a worker may ask for.
+    pub fn lease_max(&self) -> Duration {
+        self.shared().options.maxima.lease
+    }
+
     /// How long ended jobs are kept unless their type sets another time.
     pub fn retention(&self) -> Duration {
         self.shared().options.retention
+    }
+
+    // ---- API keys ------------------------------------------------------------------------------
+
+    /// Whose key this is. Reads memory only.
+    pub fn key_check(&self, text: &str) -> Result<Caller, KeyRefusal> {
+        self.shared().keys.check(text, self.now())
+    }
+
+    /// Returns when a key is no longer in force: for requests that wait.
+    pub async fn key_ended(&self, id: KeyId) {
+        self.shared().keys.ended(id, || self.now()).await;
+    }
+
+    /// Stores a key, which is in force here when this returns.
+    pub async fn key_create(&self, new: NewKey) -> Result<Key, Error> {
+        self.to_its_end(0, move |shared| key::create(shared, new)).await
+    }
+
+    pub async fn key_find(&self, id: KeyId) -> Result<Option<Key>, Error> {
+        self.shared().store.key_find(id).await.map_err(store_error)
+    }
+
+    /// By id, behind `after`; without a tenant, the keys of all.
+    pub async fn key_list(
+        &self,
+        tenant: Option<&Tenant>,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<Key>, Error> {
+        self.shared().store.key_list(tenant, after, limit).await.map_err(store_error)
+    }
+
+    /// Ends a key: here when this returns, on other daemons within a second. With a tenant, only a
+    /// key of it.
+    pub async fn key_revoke(&self, tenant: Option<&Tenant>, id: KeyId) -> Result<Key, Error> {
+        let tenant = tenant.cloned();
+        self.to_its_end(0, move |shared| key::revoke(shared, tenant, id)).await
+    }
+
+    /// Replaces a key; the old one stays in force for the overlap.
+    pub async fn key_rotate(&self, rotate: KeyRotate) -> Result<Key, Error> {
+        self.to_its_end(0, move |shared| key::rotate(shared, rotate)).await
     }
 
     // ---- operating -----------------------------------------------------------------------------

@@ -16,6 +16,7 @@
 //! | `settle` | verdicts into the store, with the jobs that attempts asked for |
 //! | `house` | what runs in the background so that nothing is lost, stuck or kept for ever |
 //! | `ask` | everything else that doors read or change |
+//! | `key` | API keys: a copy in memory, against which requests are checked |
 //! | `follow_up` | what follows a change of the store: log lines, metrics, announcements |
 //! | `detach` | work that continues if its caller disconnects |
 //! | `ready` | announces jobs that may run: to the scheduler, the dispatcher, waiting workers |
@@ -41,6 +42,7 @@ mod event;
 mod follow_up;
 mod house;
 mod ingest;
+mod key;
 pub mod metrics;
 pub mod options;
 mod ready;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::{Clock, RetryPolicy, Runner, Store, Sysid, Tenant};
+use windlass_core::{Clock, Maxima, RetryPolicy, Runner, Store, Sysid, Tenant};
 use windlass_journal::Disk;
 
 /// The concrete parts behind core's traits; the binary chooses them.
@@ -57,6 +57,8 @@ pub struct Options {
     pub timeout: Duration,
     pub retry: RetryPolicy,
     pub retention: Duration,
+    /// The most that clients may ask for.
+    pub maxima: Maxima,
     /// At shutdown, running jobs have this long to end before they are stopped and released.
     pub stop_grace: Duration,
     pub journal_segment_bytes_max: u64,
@@ -88,6 +90,7 @@ impl Options {
             timeout: Duration::from_secs(120),
             retry: RetryPolicy::default(),
             retention: Duration::from_secs(3 * 24 * 3600),
+            maxima: Maxima::default(),
             stop_grace: Duration::from_secs(30),
             journal_segment_bytes_max: 64 * 1024 * 1024,
             journal_keep: Duration::ZERO,

@@ -23,6 +23,7 @@ use crate::house::clock::DaemonClock;
 use crate::house::health::Health;
 use crate::house::keep::KeepQueue;
 use crate::ingest::freshness::Freshness;
+use crate::key::KeyTable;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::ready::ReadySignals;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub settle: SettleQueue,
     pub catalogue: Catalogue,
     pub idempotencies: Idempotencies,
+    pub keys: KeyTable,
     /// For adds with a key, which do not wait long for the store.
     pub keyed_room: Room,
     /// For other changes, which last as long as the store takes.
@@ -96,8 +98,9 @@ impl Shared {
             health: Arc::new(Health::new(metrics.clone(), parts.clock.clone())),
             metrics,
             clock: DaemonClock::new(parts.clock),
-            catalogue: Catalogue::default(),
+            catalogue: Catalogue::new(options.maxima.clone()),
             idempotencies: Idempotencies::default(),
+            keys: KeyTable::default(),
             keyed_room: Room::default(),
             change_room: Room::default(),
             look_room: Room::default(),

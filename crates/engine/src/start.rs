@@ -28,6 +28,7 @@ use crate::house::unhandled::Unhandled;
 use crate::ingest::Ingest;
 use crate::ingest::adopt::Adopt;
 use crate::ingest::place;
+use crate::key::{self, KeyWatch};
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::settle::service::Settle;
@@ -68,6 +69,11 @@ pub(crate) async fn start(
     match open_journal(&parts, &options, &metrics, grant.sysid).await {
         Ok(opened) => {
             let running = spawn_services(parts, options, metrics, grant, opened);
+            // No request is refused because its key has not been read yet.
+            if let Err(error) = key::refresh(&running.shared).await {
+                let _ = running.stop().await;
+                return Err(error);
+            }
             // Jobs accepted by a killed predecessor are visible from the first request on.
             let mut adopted = running.adopted.subscribe();
             let _ = tokio::time::timeout(ADOPT_PATIENCE, adopted.wait_for(|done| *done)).await;
@@ -160,6 +166,7 @@ fn spawn_services(
     starters.spawn(Reap { shared: shared.clone() }, quiet(), stop_starters.clone());
     starters.spawn(Unhandled::new(shared.clone()), quiet(), stop_starters.clone());
     starters.spawn(Purge { shared: shared.clone() }, quiet(), stop_starters.clone());
+    starters.spawn(KeyWatch { shared: shared.clone() }, quiet(), stop_starters.clone());
     let clock = ClockWatch::new(shared.clock.machine(), shared.metrics.clone());
     starters.spawn(clock, quiet(), stop_starters.clone());
     let adopted = watch::Sender::new(false);

@@ -4,18 +4,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use windlass_core::JobId;
+use windlass_core::file_name::FileName;
 use windlass_core::id::ClockTooFarBack;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another process uses this journal.
-    #[error("the journal {} is in use by another process", .0.display())]
+    #[error("the journal {} is in use by another process", FileName(.0))]
     Locked(PathBuf),
     /// The disk refused; nothing of the request is in the journal. Try again later.
     #[error("the journal cannot use its disk: {0}")]
     Storage(String),
     /// Stop: an operator has to look at the file. Nothing was changed.
-    #[error("the journal is damaged: {} at byte {offset}: {what}", .file.display())]
+    #[error("the journal is damaged: {} at byte {offset}: {what}", FileName(.file))]
     Corrupt { file: PathBuf, offset: u64, what: String },
     /// The ticket has expired and its records are readable again, or the store has them.
     #[error("the reservation has expired")]
@@ -48,7 +49,7 @@ pub enum Error {
 impl Error {
     /// A file system error, with the operation and the file.
     pub(crate) fn storage(doing: &str, path: &Path, error: &io::Error) -> Error {
-        Error::Storage(format!("cannot {doing} {}: {error}", path.display()))
+        Error::Storage(format!("cannot {doing} {}: {error}", FileName(path)))
     }
 
     pub(crate) fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Error {

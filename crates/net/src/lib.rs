@@ -10,6 +10,7 @@
 //! | `memory` | the memory bound for large messages of all connections |
 //! | `pace` | how slow a peer may be |
 //! | `http`, `body` | one HTTP/1 connection, and its request bodies |
+//! | `network` | networks, for lists of addresses |
 //! | `site` | requests that web pages make browsers send |
 
 mod accept;
@@ -17,6 +18,7 @@ mod body;
 mod connections;
 pub mod http;
 mod memory;
+mod network;
 mod pace;
 mod serve;
 mod site;
@@ -27,6 +29,7 @@ pub use accept::accept;
 pub use body::{BodyError, BodyReader, SMALL_BYTES_MAX};
 pub use connections::{CLOSE_GRACE, Connections};
 pub use memory::{Memory, Share};
+pub use network::Network;
 pub use serve::serve;
 pub use site::{Page, Sites};
 pub use stream::{LINGER_BYTES_MAX, OnEnd, Stream};

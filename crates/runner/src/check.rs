@@ -55,8 +55,8 @@ fn check_env(spec: &HandlerSpec) -> Result<(), Invalid> {
         return Err(Invalid::new("options.env", "an http handler has no environment"));
     }
     if spec.lang == Lang::Http && spec.options.limits != Limits::default() {
-        let reason = "an http handler has no process, so memory, cpu, processes and file_size \
-                      have no effect";
+        let reason = "an http handler has no process, so memory, cpu, processes, file_size \
+                      and scratch have no effect";
         return Err(Invalid::new("options", reason));
     }
     match spec.options.env.iter().find(|(_, value)| value.contains('\0')) {

@@ -2,6 +2,7 @@
 //! and their output shows what they can see and do.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use windlass_core::{
 };
 
 use crate::context::language::find_program;
-use crate::isolate::{Landlock, landlock_version};
+use crate::isolate::{Landlock, Layers, landlock_version};
 use crate::process::stopped_before_start;
 use crate::{Error, LocalRunner, Options};
 
@@ -49,7 +50,7 @@ const TRIAL_FILE: u64 = 64 * 1024;
 const TRIAL_PROCESSES: u32 = 3;
 /// Variables that a shell sets by itself.
 const OF_SHELL: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
-const OF_HANDLER: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LANG"];
+const OF_HANDLER: [&str; 6] = ["PATH", "HOME", "TMPDIR", "LANG", "OUTSIDE", "PORT"];
 /// The programs of the languages, and the arguments that print their version.
 const LANGUAGES: [(&str, &str); 4] =
     [("sh", ""), ("node", "--version"), ("python3", "--version"), ("php", "--version")];
@@ -63,8 +64,18 @@ while read -r line; do echo "status $line"; done < /proc/self/status
 while read -r line; do echo "limit $line"; done < /proc/self/limits
 echo "dir $(stat -c %a ..) $(ls -A | wc -l)"
 echo x > own && echo "own written"
-(echo x > "$WINDLASS_DIR/../outside/written") && echo "outside written"
-read -r secret < "$WINDLASS_DIR/../outside/secret" && echo "outside $secret"
+(echo x > "$OUTSIDE/written") && echo "outside written"
+read -r secret < "$OUTSIDE/secret" && echo "outside $secret"
+for kind in pid mnt net ipc uts cgroup; do echo "namespace $(readlink /proc/self/ns/$kind)"; done
+echo "user $(id -u)"
+echo "users $(readlink /proc/self/ns/user)"
+unshare -U true && echo "unshared"
+connect() {
+  bash -c ": < /dev/tcp/127.0.0.1/$PORT" || python3 -c "import socket
+socket.create_connection(('127.0.0.1', $PORT))"
+}
+command -v bash python3 > /dev/null && echo "connect tried"
+connect && echo "connect made"
 exit 0
 "#;
 /// Allocates memory until it fails.
@@ -82,8 +93,18 @@ pub async fn examine(options: Options) -> Result<Vec<Finding>, Error> {
     let hidden =
         fs::create_dir(&outside).and_then(|()| fs::write(outside.join("secret"), "read\n"));
     hidden.map_err(|source| Error::Scratch { path: outside.clone(), source })?;
-    let seen = Facts(trial.run(LOOK, Limits::default()).await.log.to_string());
+    let listening = TcpListener::bind("127.0.0.1:0").map_err(Error::System)?;
+    let port = listening.local_addr().map_err(Error::System)?.port();
+    let env = [("OUTSIDE", outside.display().to_string()), ("PORT", port.to_string())];
+    let env = env.map(|(name, value)| (name.to_owned(), value)).into();
+    let options = HandlerOptions { env, ..HandlerOptions::default() };
+    let seen = Facts(trial.run_with(Lang::Sh, LOOK, options).await.log.to_string());
+    let layers = trial.runner.layers();
     let mut findings = vec![
+        seen.namespaces(layers),
+        seen.user(),
+        seen.network(layers),
+        seen.system_calls(layers),
         seen.session(),
         seen.environment(),
         seen.directory(),
@@ -103,6 +124,13 @@ pub async fn examine(options: Options) -> Result<Vec<Finding>, Error> {
 fn found(layer: &'static str, in_force: bool, detail: impl Into<String>) -> Finding {
     let status = if in_force { LayerStatus::InForce } else { LayerStatus::NotInForce };
     Finding { layer, status, detail: detail.into() }
+}
+
+/// A layer that is not in force: why, and what would help, if the runner knows.
+fn missing(layer: &'static str, layers: &Layers, observed: &str) -> Finding {
+    let known = layers.missing.iter().find(|missing| missing.layer == layer);
+    let known = known.map(|missing| format!(": {}; {}", missing.reason, missing.help));
+    found(layer, false, format!("{observed}{}", known.unwrap_or_default()))
 }
 
 fn landlock(wanted: Landlock, seen: &Facts, outside: &Path) -> Finding {
@@ -146,6 +174,53 @@ impl Facts {
     fn status(&self, name: &str) -> &str {
         let mut lines = self.values("status").filter_map(|line| line.split_once(':'));
         lines.find(|(found, _)| *found == name).map_or("unknown", |(_, value)| value.trim())
+    }
+
+    fn namespaces(&self, layers: &Layers) -> Finding {
+        let layer = "namespaces";
+        let shared = |link: &&str| {
+            let kind = link.split(':').next().unwrap_or_default();
+            let ours = fs::read_link(format!("/proc/self/ns/{kind}"));
+            ours.is_ok_and(|ours| ours.to_str() == Some(link))
+        };
+        let links: Vec<&str> = self.values("namespace").collect();
+        match links.iter().find(|link| shared(link)) {
+            _ if links.is_empty() => missing(layer, layers, "they could not be read"),
+            Some(link) => missing(layer, layers, &format!("a handler shares the daemon's {link}")),
+            None => found(layer, true, "own processes, files, network, message queues and names"),
+        }
+    }
+
+    fn user(&self) -> Finding {
+        let user = self.values("user").next().unwrap_or("unknown");
+        let ours = rustix::process::geteuid().as_raw().to_string();
+        let own_users = fs::read_link("/proc/self/ns/user")
+            .is_ok_and(|ours| self.values("users").any(|users| ours.to_str() != Some(users)));
+        let detail = match (user == ours, own_users) {
+            (_, true) => "of a user namespace of its own",
+            (false, false) => "not the daemon's",
+            (true, false) => "the daemon's own",
+        };
+        found("user", user != ours || own_users, format!("{detail} ({user})"))
+    }
+
+    fn network(&self, layers: &Layers) -> Finding {
+        let layer = "network policy";
+        if self.values("connect").any(|value| value == "made") {
+            return missing(layer, layers, "a handler connected to a port of this machine");
+        }
+        match self.values("connect").any(|value| value == "tried") {
+            true => found(layer, true, "a port of this machine could not be connected to"),
+            false => missing(layer, layers, "not tried: neither bash nor python3 is installed"),
+        }
+    }
+
+    fn system_calls(&self, layers: &Layers) -> Finding {
+        let layer = "system call filter";
+        match self.0.lines().filter(|line| *line == "unshared").count() {
+            0 => found(layer, true, "a handler could not make a namespace"),
+            _ => missing(layer, layers, "a handler made a user namespace"),
+        }
     }
 
     fn session(&self) -> Finding {
@@ -235,9 +310,12 @@ impl Trial {
     }
 
     async fn run_as(&self, lang: Lang, body: &str, limits: Limits) -> Report {
+        self.run_with(lang, body, HandlerOptions { limits, ..HandlerOptions::default() }).await
+    }
+
+    async fn run_with(&self, lang: Lang, body: &str, options: HandlerOptions) -> Report {
         let (id, now) = (JobId::new(1).expect("1 is an id"), Timestamp(0));
         let key = TypeKey::new("windlass", "doctor").expect("these are names");
-        let options = HandlerOptions { limits, ..HandlerOptions::default() };
         let spec = HandlerSpec { options, ..HandlerSpec::new(lang, body) };
         let payload = Payload::Inline(Bytes::new());
         let new = NewJob::new(id, key.clone(), payload.clone(), now);
@@ -264,11 +342,7 @@ impl Trial {
         let file_size = Limits { file_size: Some(TRIAL_FILE), ..none() };
         let processes = Limits { processes: Some(TRIAL_PROCESSES), ..none() };
         let number = configured.processes.unwrap_or_default();
-        let binds = if rustix::process::getuid().is_root() {
-            "counted while a handler runs; the kernel's own limit does not apply to root"
-        } else {
-            "counted while a handler runs; the kernel's own limit applies to this user, too"
-        };
+        let binds = "counted while a handler runs; the kernel limits its threads";
         vec![
             self.limit("memory", HOG_MEMORY, memory, "memory", size(configured.memory)).await,
             self.limit("processor time", HOG_CPU, cpu, "options.cpu", time(configured.cpu)).await,

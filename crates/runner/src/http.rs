@@ -2,35 +2,42 @@
 //!
 //! The payload is the body, streamed if it is large. `Windlass-Job-Id`, `Windlass-Tenant`,
 //! `Windlass-Type` and `Windlass-Attempt` identify the job. The status of the answer becomes the
-//! status of the job, its body the result. Redirects are not followed, proxies are not used, and no
-//! request is sent twice.
+//! status of the job, its body the result. Redirects are not followed, proxies are not used, no
+//! request is sent twice, and connections are made only where the handler's policy allows them
+//! (`http_client`).
 
 use std::error::Error as _;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Body, Client, ClientBuilder, Url, redirect};
+use reqwest::{Body, Url};
 use tokio::time::{Instant, sleep};
 use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::runner::{Assignment, Report, Reports, Stop};
-use windlass_core::{Invalid, Json, Log, Payload, Status, TypeKey};
+use windlass_core::{HandlerSpec, Invalid, Json, Log, Network, Payload, Status, TypeKey};
 
 use crate::Error;
+use crate::http_client::HttpClients;
+use crate::network::{Policies, Refusal};
 use crate::payload::PayloadReader;
 use crate::stop::Watch;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-const IDLE_PER_HOST_MAX: usize = 32;
 pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub(crate) const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// The client with its connection pool.
+/// Sends the requests of `http` handlers.
 pub(crate) struct Http {
-    client: Client,
+    clients: HttpClients,
+}
+
+/// Where the requests of a handler go, and what it may connect to.
+pub(crate) struct Target {
+    pub(crate) url: Url,
+    network: Option<Network>,
 }
 
 /// A server's answer. `cut` gives the reason if the body was not read to its end.
@@ -57,20 +64,14 @@ impl fmt::Display for Cut {
 }
 
 impl Http {
-    pub(crate) fn new() -> Result<Http, Error> {
-        // This fails if a provider is already installed, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = builder().build().or_else(|reason| {
-            tracing::warn!(%reason, "no certificate authorities were found: https will not work");
-            builder().tls_certs_only([]).build()
-        });
-        Ok(Http { client: client.map_err(|reason| Error::Http(reason.to_string()))? })
+    pub(crate) fn new(policies: Arc<Policies>) -> Result<Http, Error> {
+        Ok(Http { clients: HttpClients::new(policies)? })
     }
 
     /// Runs one job to its end.
     pub(crate) async fn run_one(
         &self,
-        url: &Url,
+        target: &Target,
         assignment: &Assignment,
         payload: PayloadReader,
         watch: &mut Watch,
@@ -83,14 +84,14 @@ impl Http {
         headers.insert(CONTENT_TYPE, content_type(&assignment.payload));
         let bytes = payload.len();
         let answer = tokio::select! {
-            answer = self.post(url, headers, bytes, streamed(payload)) => Ok(answer),
+            answer = self.post(target, headers, bytes, streamed(payload)) => Ok(answer),
             (_, why) = watch.stopped(std::slice::from_ref(&assignment.id)) => Err(why),
             () = sleep(assignment.timeout) => Err(Stop::TimedOut),
         };
         let run_time = started_at.elapsed();
         let report = match answer {
-            Ok(answer) => report(url, answer, run_time),
-            Err(why) => stopped(url, why, run_time),
+            Ok(answer) => report(&target.url, answer, run_time),
+            Err(why) => stopped(&target.url, why, run_time),
         };
         reports.ended(assignment.id, report).await;
     }
@@ -99,12 +100,13 @@ impl Http {
     /// the reason why there is no answer.
     pub(crate) async fn post(
         &self,
-        url: &Url,
+        target: &Target,
         headers: HeaderMap,
         bytes: u64,
         body: Body,
     ) -> Result<HttpAnswer, String> {
-        let request = self.client.post(url.clone()).headers(headers);
+        let client = self.clients.client(&target.url, target.network.as_ref()).await?;
+        let request = client.post(target.url.clone()).headers(headers);
         let request = request.header(CONTENT_LENGTH, bytes).body(body);
         let mut response = request.send().await.map_err(reason)?;
         let mut answer = HttpAnswer {
@@ -130,6 +132,12 @@ impl Http {
             }
         }
         Ok(answer)
+    }
+}
+
+impl Target {
+    pub(crate) fn of(spec: &HandlerSpec) -> Result<Target, Invalid> {
+        Ok(Target { url: parse_url(&spec.body)?, network: spec.options.network.clone() })
     }
 }
 
@@ -213,19 +221,6 @@ fn data(body: Vec<u8>, is_json: bool) -> Json {
     Json::string(&text)
 }
 
-fn builder() -> ClientBuilder {
-    Client::builder()
-        .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(CONNECT_TIMEOUT)
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
-        .redirect(redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .no_proxy()
-        .http1_only()
-}
-
 fn content_type(payload: &Payload) -> HeaderValue {
     match payload {
         Payload::Inline(bytes) if str::from_utf8(bytes).is_ok() => TEXT,
@@ -248,12 +243,16 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The error with its causes, without the URL, which may contain secrets.
+/// The error with its causes, without the URL, which may contain secrets. Of a refused connection
+/// only the refusal: it is no problem of the network.
 fn reason(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {
+        if let Some(refusal) = source.downcast_ref::<Refusal>() {
+            return refusal.to_string();
+        }
         text += &format!(": {source}");
         cause = source.source();
     }

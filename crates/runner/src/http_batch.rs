@@ -25,13 +25,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use reqwest::Body;
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use reqwest::{Body, Url};
 use tokio::time::{Instant, sleep};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::{AttemptId, HandlerSpec, Json, Log, Payload, Status, TypeKey};
 
-use crate::http::{self, BINARY, Cut, Http, HttpAnswer, TEXT};
+use crate::http::{self, BINARY, Cut, Http, HttpAnswer, TEXT, Target};
 use crate::payload::PayloadReader;
 use crate::process::is_wanted;
 use crate::stop::Watch;
@@ -45,19 +45,19 @@ pub(crate) fn batch_max(spec: &HandlerSpec) -> u32 {
 
 /// Runs the jobs in order, neighbours together if possible.
 pub(crate) async fn run(http: &Http, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
-    let url = http::parse_url(&batch.handler.spec.body);
+    let target = Target::of(&batch.handler.spec);
     for plan in plan_requests(&batch.jobs, batch_max(&batch.handler.spec) as usize) {
         let jobs = wanted(plan.jobs(), watch, reports).await;
-        match (&url, plan) {
+        match (&target, plan) {
             (_, _) if jobs.is_empty() => {}
             (Err(invalid), _) => refuse(&jobs, &invalid.to_string(), reports).await,
-            (Ok(url), RequestPlan::Lines(_)) => {
-                let request = Request { http, url, key: &batch.handler.key, reports };
+            (Ok(target), RequestPlan::Lines(_)) => {
+                let request = Request { http, target, key: &batch.handler.key, reports };
                 request.run(jobs, watch).await;
             }
-            (Ok(url), RequestPlan::Single(job)) => {
+            (Ok(target), RequestPlan::Single(job)) => {
                 match PayloadReader::open(job.job.id, &job.payload, &batch.pieces).await {
-                    Ok(payload) => http.run_one(url, job, payload, watch, reports).await,
+                    Ok(payload) => http.run_one(target, job, payload, watch, reports).await,
                     Err(reason) => {
                         let id = job.job.id;
                         tracing::warn!(job = %id, %reason, "cannot start a job; it is returned");
@@ -135,7 +135,7 @@ async fn refuse(jobs: &[&Assignment], reason: &str, reports: &dyn Reports) {
 /// One request for many jobs.
 struct Request<'a> {
     http: &'a Http,
-    url: &'a Url,
+    target: &'a Target,
     key: &'a TypeKey,
     reports: &'a dyn Reports,
 }
@@ -159,7 +159,7 @@ impl Request<'_> {
                 }
             };
             waiting.retain(|other| *other != id);
-            self.reports.ended(id, http::stopped(self.url, why, share())).await;
+            self.reports.ended(id, http::stopped(&self.target.url, why, share())).await;
             if waiting.is_empty() {
                 return;
             }
@@ -189,7 +189,7 @@ impl Request<'_> {
         let bytes = payloads.iter().map(|bytes| bytes.len() as u64 + 1).sum();
         let parts = payloads.into_iter().flat_map(|bytes| [bytes, Bytes::from_static(b"\n")]);
         let body = Body::wrap_stream(stream::iter(parts.map(Ok::<_, std::io::Error>)));
-        self.http.post(self.url, headers, bytes, body).await
+        self.http.post(self.target, headers, bytes, body).await
     }
 
     fn report(
@@ -203,18 +203,18 @@ impl Request<'_> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(reason) => {
-                http::note(&mut log, self.url, &format!("no answer: {reason}"));
+                http::note(&mut log, &self.target.url, &format!("no answer: {reason}"));
                 return http::finished(Status::ERROR, None, log, run_time);
             }
         };
-        http::note(&mut log, self.url, &answer.status.to_string());
+        http::note(&mut log, &self.target.url, &answer.status.to_string());
         if !(200..300).contains(&answer.status) {
             return http::finished(http::status_of(answer.status), None, log, run_time);
         }
         let (status, data) = match lines.get(index) {
             Ok(found) => found,
             Err(reason) => {
-                http::note(&mut log, self.url, &reason);
+                http::note(&mut log, &self.target.url, &reason);
                 (Status::ERROR, None)
             }
         };

@@ -1,27 +1,31 @@
 //! The process of one attempt: its command, environment and directory. It gets nothing of the
 //! daemon's own environment, and no descriptor except the three pipes.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
-use windlass_core::launch::is_exhaustion;
 use windlass_core::{Handler, Invalid, Job, Lang};
 
+use crate::Ground;
 use crate::context::language::find_program;
-use crate::isolate::{Confinement, Isolation};
-use crate::scratch::{AttemptDir, Scratch};
+use crate::isolate::{Order, Places};
+use crate::scratch::AttemptDir;
 use crate::tree::{self, Main};
+
+/// Name of the file with the script of a handler of sh.
+const SCRIPT: &str = "script";
 
 /// Everything needed to start the process of one attempt.
 pub(crate) struct Launch {
-    pub(crate) scratch: Arc<Scratch>,
+    pub(crate) ground: Arc<Ground>,
     pub(crate) handler: Arc<Handler>,
-    pub(crate) isolation: Arc<Isolation>,
-    pub(crate) path: Arc<str>,
     pub(crate) job: Arc<Job>,
+    /// What it may connect to, as text.
+    pub(crate) network: String,
 }
 
 /// Why no process was started.
@@ -33,29 +37,23 @@ pub(crate) enum NotStarted {
 }
 
 impl Launch {
-    /// Starts the process. Blocks for a fork and a few small files.
+    /// Starts the process. Blocks for some milliseconds.
     pub(crate) fn start(&self) -> Result<(Main, AttemptDir), NotStarted> {
-        let dir = self.scratch.attempt(self.job.id).map_err(NotStarted::Exhausted)?;
-        let mut command = self.command(&dir)?;
-        self.set_environment(&mut command, &dir);
-        command.current_dir(dir.work());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let confine = Confinement {
-            dir: dir.path(),
-            program: &self.program(),
-            limits: &self.handler.spec.options.limits,
+        let dir = self.ground.scratch.attempt(self.job.id).map_err(NotStarted::Exhausted)?;
+        let places = self.ground.isolation.places(&dir);
+        let order = Order {
+            argv: self.words(&dir, &places)?,
+            env: self.environment(&places),
+            stdin: Stdio::piped(),
             channels: None,
+            dir: &dir,
+            program: &self.program(),
+            tenant: &self.job.key.tenant,
+            limits: &self.handler.spec.options.limits,
+            network: self.network.clone(),
         };
-        self.isolation.arm(&mut command, confine).map_err(NotStarted::Exhausted)?;
-        match Main::start(&mut command, dir.path(), &self.scratch.gate) {
-            Ok(main) => Ok((main, dir)),
-            Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),
-            Err(reason) => {
-                let program = command.get_program().to_string_lossy();
-                let hint = self.isolation.hint(&reason);
-                Err(NotStarted::Refused(format!("{program} cannot be started: {reason}{hint}")))
-            }
-        }
+        let main = self.ground.isolation.start(order, &self.ground.scratch.gate)?;
+        Ok((main, dir))
     }
 
     /// The program, if its installation may be read: only if it was found in the daemon's own
@@ -64,40 +62,58 @@ impl Launch {
         let words = split(&self.handler.spec.body).unwrap_or_default();
         let named = words.first().filter(|_| self.handler.spec.lang == Lang::Exec);
         let found = named.filter(|name| !name.contains('/'));
-        found.and_then(|name| find_program(name, &self.path)).unwrap_or_default()
+        found.and_then(|name| find_program(name, &self.ground.path)).unwrap_or_default()
     }
 
-    fn command(&self, dir: &AttemptDir) -> Result<Command, NotStarted> {
+    fn words(&self, dir: &AttemptDir, places: &Places) -> Result<Vec<OsString>, NotStarted> {
         let body = &self.handler.spec.body;
         if self.handler.spec.lang == Lang::Exec {
             let words = split(body).map_err(|invalid| NotStarted::Refused(invalid.to_string()))?;
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]);
-            return Ok(command);
+            return Ok(words.into_iter().map(OsString::from).collect());
         }
         // A file, because an argument is at most 128 KiB long and standard input is the payload.
-        fs::write(dir.script(), body).map_err(NotStarted::Exhausted)?;
-        let mut command = Command::new("sh");
-        command.arg(dir.script());
-        Ok(command)
+        dir.hand(SCRIPT, body.as_bytes()).map_err(NotStarted::Exhausted)?;
+        Ok(vec!["sh".into(), places.inbox.join(SCRIPT).into()])
     }
 
-    fn set_environment(&self, command: &mut Command, dir: &AttemptDir) {
-        command
-            .env_clear()
-            .env("PATH", &*self.path)
-            .env("HOME", dir.work())
-            .env("TMPDIR", dir.tmp())
-            .env("LANG", "C.UTF-8")
-            .envs(&self.handler.spec.options.env)
-            .env("WINDLASS_JOB_ID", self.job.id.to_string())
-            .env("WINDLASS_TENANT", self.job.key.tenant.as_str())
-            .env("WINDLASS_TYPE", self.job.key.name.as_str())
-            .env("WINDLASS_ATTEMPT", self.job.attempt.to_string())
-            .env(tree::MARKER, dir.path());
+    /// Later entries replace earlier ones: a handler cannot set those of its job.
+    fn environment(&self, places: &Places) -> Vec<(OsString, OsString)> {
+        let mut env = Environment::new(&self.ground.path, places, &self.handler.spec.options.env);
+        env.set("WINDLASS_JOB_ID", self.job.id.to_string());
+        env.set("WINDLASS_TENANT", self.job.key.tenant.as_str());
+        env.set("WINDLASS_TYPE", self.job.key.name.as_str());
+        env.set("WINDLASS_ATTEMPT", self.job.attempt.to_string());
         if self.job.children {
-            command.env("WINDLASS_CHILDREN", "1");
+            env.set("WINDLASS_CHILDREN", "1");
         }
+        env.finish(places)
+    }
+}
+
+/// The environment of a handler's process.
+pub(crate) struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    pub(crate) fn new(path: &str, places: &Places, own: &BTreeMap<String, String>) -> Environment {
+        let mut env = Environment(BTreeMap::new());
+        env.set("PATH", path);
+        env.set("HOME", &places.work);
+        env.set("TMPDIR", &places.tmp);
+        env.set("LANG", "C.UTF-8");
+        for (name, value) in own {
+            env.set(name, value);
+        }
+        env
+    }
+
+    /// Replaces an earlier value.
+    pub(crate) fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        self.0.insert(name.into(), value.as_ref().to_owned());
+    }
+
+    pub(crate) fn finish(mut self, places: &Places) -> Vec<(OsString, OsString)> {
+        self.set(tree::MARKER, &places.dir);
+        self.0.into_iter().collect()
     }
 }
 
@@ -119,6 +135,7 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, Invalid> {
 #[cfg(test)]
 mod tests {
     use rustix::io::Errno;
+    use windlass_core::launch::is_exhaustion;
 
     use super::*;
 

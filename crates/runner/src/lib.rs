@@ -6,6 +6,7 @@
 //! | `check` | which handlers this machine can run, checked when one is set |
 //! | `context` | warm processes that run batch after batch |
 //! | `process` | one attempt in a process: start, feed, capture, limit, verdict |
+//! | `cell` | the place in which a handler's process runs |
 //! | `command` | commands of the operator, run without isolation |
 //! | `fence` | a process that kills what a node started when the node cannot |
 //! | `launch` | the command of an attempt and its environment |
@@ -20,10 +21,13 @@
 //! | `payload` | the payload as a handler receives it, piece by piece |
 //! | `scratch`, `remove` | the private directories of attempts, and how they are removed |
 //! | `http`, `http_batch` | requests for one job, and for many at once |
+//! | `http_client` | their connections, each decided by the handler's policy |
+//! | `network` | what handlers may connect to |
 //! | `stop` | stop orders and the attempts they are for |
 //!
 //! Whatever a handler does is data in a `Report`; nothing here fails or panics because of it.
 
+pub mod cell;
 mod check;
 mod command;
 mod context;
@@ -32,9 +36,11 @@ pub mod fence;
 mod gate;
 mod http;
 mod http_batch;
+mod http_client;
 mod isolate;
 mod kill;
 mod launch;
+pub mod network;
 mod os;
 mod output;
 mod payload;
@@ -59,10 +65,10 @@ use crate::context::Contexts;
 #[cfg(any(test, feature = "fuzz"))]
 pub use crate::context::fuzz;
 use crate::context::language::Language;
-use crate::gate::Gate;
 use crate::http::Http;
 use crate::isolate::Isolation;
-pub use crate::isolate::{IsolationOptions, Landlock};
+pub use crate::isolate::{IsolationOptions, Landlock, Layers, Level, Missing};
+use crate::network::{NetworkOptions, Policies};
 use crate::process::Processes;
 use crate::scratch::Scratch;
 use crate::stop::Stops;
@@ -77,6 +83,7 @@ pub struct Options {
     /// `PATH` of handlers, where programs are looked up.
     pub path: String,
     pub isolation: IsolationOptions,
+    pub network: NetworkOptions,
     /// How many contexts may exist.
     pub contexts: Bounds,
     /// CPUs of this machine.
@@ -98,10 +105,21 @@ pub enum Error {
          5.13 with landlock among the security modules (lsm=landlock,… on its command line)"
     )]
     Landlock(std::io::Error),
+    #[error("isolation.level is required, and a layer is missing: {0}")]
+    Isolation(isolate::Missing),
     #[error("cannot start the fence process: {0}")]
     Fence(std::io::Error),
     #[error("the HTTP client cannot be set up: {0}")]
     Http(String),
+}
+
+/// What every process of a handler is started with.
+pub(crate) struct Ground {
+    scratch: Scratch,
+    isolation: Isolation,
+    policies: Arc<Policies>,
+    /// `PATH` of handlers.
+    path: Box<str>,
 }
 
 /// Runs handlers in processes on this machine, and over HTTP.
@@ -111,25 +129,33 @@ pub struct LocalRunner {
     processes: Processes,
     contexts: Contexts,
     http: Http,
-    gate: Arc<Gate>,
+    ground: Arc<Ground>,
 }
 
 impl LocalRunner {
+    /// Which layers of isolation are in force.
+    pub fn layers(&self) -> &Layers {
+        self.ground.isolation.layers()
+    }
+
     /// Makes this process adopt orphans and keep its descriptors to itself, claims the scratch
     /// directory, and removes what a killed runner left: directories and processes.
     pub fn new(options: Options) -> Result<LocalRunner, Error> {
         os::keep_inherited_descriptors().map_err(Error::System)?;
         os::keep_exit_codes().map_err(Error::System)?;
         tree::adopt_orphans().map_err(Error::System)?;
-        let isolation = Isolation::new(&options.isolation, &options.path)?;
-        let isolation = Arc::new(isolation);
-        let scratch = Arc::new(Scratch::open(&options.scratch_dir)?);
+        let scratch = Scratch::open(&options.scratch_dir)?;
+        let isolation = Isolation::new(&options.isolation, &options.path, &scratch)?;
+        let policies = Arc::new(Policies::new(options.network.clone()));
+        let http = Http::new(Arc::clone(&policies))?;
+        let ground = Ground { scratch, isolation, policies, path: options.path.as_str().into() };
+        let ground = Arc::new(ground);
         Ok(LocalRunner {
             stops: Arc::new(Stops::default()),
-            gate: Arc::clone(&scratch.gate),
-            processes: Processes::new(Arc::clone(&scratch), Arc::clone(&isolation), &options),
-            contexts: Contexts::new(scratch, isolation, &options),
-            http: Http::new()?,
+            processes: Processes::new(Arc::clone(&ground), &options),
+            contexts: Contexts::new(Arc::clone(&ground), &options),
+            http,
+            ground,
             options,
         })
     }
@@ -142,6 +168,11 @@ impl Runner for LocalRunner {
     }
 
     async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), Invalid> {
+        // A handler that was set before the operator allowed less runs with less.
+        spec.options
+            .network
+            .as_ref()
+            .map_or(Ok(()), |network| self.ground.policies.check(network))?;
         match spec.lang {
             Lang::Node | Lang::Python | Lang::Php => self.contexts.compile(key, spec).await,
             Lang::Sh | Lang::Exec | Lang::Http => Ok(()),
@@ -196,7 +227,7 @@ impl Runner for LocalRunner {
 
     async fn close(&self) {
         self.contexts.close().await;
-        let gate = Arc::clone(&self.gate);
+        let gate = Arc::clone(&self.ground.scratch.gate);
         let _ = tokio::task::spawn_blocking(move || gate.close()).await;
     }
 }

@@ -1,9 +1,10 @@
 //! System calls that have no safe form: keeping inherited descriptors from handlers, signal
-//! handling, and waiting for the exit of a process like for any other event. All `unsafe` of the
-//! crate is here and in `isolate::hook`.
+//! handling, waiting for the exit of a process like for any other event, and the addresses of the
+//! network interfaces. All `unsafe` of the crate is here, in `isolate::hook` and in `cell::sys`.
 
 use std::fs;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::FdFlags;
@@ -77,4 +78,33 @@ pub(crate) fn exit_of(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     // `AsyncFd` owns it.
     let exit = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) };
     Ok(exit?)
+}
+
+/// The addresses of all network interfaces.
+#[allow(unsafe_code)]
+pub(crate) fn interface_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut addresses = Vec::new();
+    // SAFETY: after success the list is valid until it is freed, each entry links to the next or to
+    // null, and an address has the form that its family names.
+    unsafe {
+        let mut list = std::ptr::null_mut();
+        if libc::getifaddrs(&mut list) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut next = list;
+        while let Some(entry) = next.as_ref() {
+            next = entry.ifa_next;
+            let address = entry.ifa_addr;
+            let family = address.as_ref().map(|address| i32::from(address.sa_family));
+            if family == Some(libc::AF_INET) {
+                let v4 = (*address.cast::<libc::sockaddr_in>()).sin_addr;
+                addresses.push(IpAddr::V4(Ipv4Addr::from_bits(u32::from_be(v4.s_addr))));
+            } else if family == Some(libc::AF_INET6) {
+                let v6 = (*address.cast::<libc::sockaddr_in6>()).sin6_addr;
+                addresses.push(IpAddr::V6(Ipv6Addr::from(v6.s6_addr)));
+            }
+        }
+        libc::freeifaddrs(list);
+    }
+    Ok(addresses)
 }

@@ -229,6 +229,13 @@ impl Stat {
     }
 }
 
+/// The child of a process that has one.
+pub(crate) fn only_child(parent: Pid) -> Option<Pid> {
+    let parent = parent.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok().and_then(Pid::from_raw)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,15 +27,15 @@ use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::time::format_duration;
 use windlass_core::{AttemptId, Handler, Log, Status};
 
-use crate::Options;
-use crate::isolate::{self, Isolation, ProcessCounter};
+use crate::isolate::{self, ProcessCounter};
 use crate::launch::{Launch, NotStarted};
 use crate::os;
 use crate::output::{Output, Stream};
 use crate::payload::PayloadReader;
-use crate::scratch::{AttemptDir, Scratch};
+use crate::scratch::AttemptDir;
 use crate::stop::Watch;
 use crate::tree::Main;
+use crate::{Ground, Options};
 
 /// Attempts to start a process while the machine is at a limit, before the job is returned.
 const START_TRIES_MAX: u32 = 5;
@@ -52,24 +52,13 @@ const EXIT_BAD_DATA: i32 = 65;
 
 /// Runs jobs of `sh` and `exec`, one process each.
 pub(crate) struct Processes {
-    scratch: Arc<Scratch>,
-    isolation: Arc<Isolation>,
-    path: Arc<str>,
+    ground: Arc<Ground>,
     log_bytes_max: usize,
 }
 
 impl Processes {
-    pub(crate) fn new(
-        scratch: Arc<Scratch>,
-        isolation: Arc<Isolation>,
-        options: &Options,
-    ) -> Processes {
-        Processes {
-            scratch,
-            isolation,
-            path: options.path.as_str().into(),
-            log_bytes_max: options.log_bytes_max,
-        }
+    pub(crate) fn new(ground: Arc<Ground>, options: &Options) -> Processes {
+        Processes { ground, log_bytes_max: options.log_bytes_max }
     }
 
     /// Runs the jobs one after the other.
@@ -106,12 +95,12 @@ impl Processes {
         payload: PayloadReader,
         watch: &mut Watch,
     ) -> Result<(Instant, Attempt), String> {
+        let policy = self.ground.policies.policy(handler.spec.options.network.as_ref()).await;
         let launch = Arc::new(Launch {
-            scratch: Arc::clone(&self.scratch),
+            ground: Arc::clone(&self.ground),
             handler: Arc::clone(handler),
-            isolation: Arc::clone(&self.isolation),
-            path: Arc::clone(&self.path),
             job: assignment.job.clone(),
+            network: policy.to_string(),
         });
         let mut reason = String::new();
         for _ in 0..START_TRIES_MAX {
@@ -153,7 +142,7 @@ impl Processes {
             Attempt::Running(mut running, payload) => {
                 let time_left = assignment.timeout.saturating_sub(started_at.elapsed());
                 let own = &handler.spec.options.limits;
-                let counter = ProcessCounter::new(self.isolation.effective(own).processes);
+                let counter = ProcessCounter::new(self.ground.isolation.effective(own).processes);
                 let limits = (time_left, counter);
                 let ending =
                     running.run_to_end(assignment.id, payload, limits, watch, &mut output).await;

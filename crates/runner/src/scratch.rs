@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! <scratch>/.lock               held while a runner lives
-//! <scratch>/job-<id>-<n>/work   working directory and HOME
-//! <scratch>/job-<id>-<n>/tmp    TMPDIR
-//! <scratch>/job-<id>-<n>/script the script of a handler of sh
+//! <scratch>/job-<id>-<n>/in     what the handler gets: its script, large payloads
+//! <scratch>/job-<id>-<n>/root   where a private root is mounted
+//! <scratch>/job-<id>-<n>/work   working directory and HOME, if there is no private root
+//! <scratch>/job-<id>-<n>/tmp    TMPDIR, likewise
 //! ```
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,6 +25,9 @@ use crate::gate::Gate;
 use crate::{Error, kill, remove};
 
 const NAME_PREFIX: &str = "job-";
+/// Everybody who sees these may read them; nobody else than the handler does.
+const INBOX_MODE: u32 = 0o755;
+pub(crate) const FILE_MODE: u32 = 0o644;
 /// Maximum number of directories remembered for later removal.
 const LEFT_MAX: usize = 1000;
 
@@ -64,14 +68,21 @@ impl Scratch {
         Ok(Scratch { root, _lock: lock, made, left: Arc::default(), gate: Arc::default() })
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Creates the directory of one attempt.
     pub(crate) fn attempt(&self, id: JobId) -> io::Result<AttemptDir> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let path = self.root.join(format!("{NAME_PREFIX}{id}-{number}"));
         let dir = AttemptDir { path, left: Arc::clone(&self.left) };
-        for path in [&dir.path, &dir.work(), &dir.tmp()] {
+        for path in [&dir.path, &dir.root(), &dir.work(), &dir.tmp()] {
             DirBuilder::new().mode(0o700).create(path)?;
         }
+        // The handler may run as another user, and sees this directory without those above it.
+        fs::create_dir(dir.inbox())?;
+        fs::set_permissions(dir.inbox(), Permissions::from_mode(INBOX_MODE))?;
         Ok(dir)
     }
 }
@@ -95,8 +106,23 @@ impl AttemptDir {
         self.path.join("tmp")
     }
 
-    pub(crate) fn script(&self) -> PathBuf {
-        self.path.join("script")
+    /// What the handler can read and not write.
+    pub(crate) fn inbox(&self) -> PathBuf {
+        self.path.join("in")
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.path.join("root")
+    }
+
+    /// Puts a new file into the inbox.
+    pub(crate) fn hand(&self, name: &str, contents: &[u8]) -> io::Result<()> {
+        let path = self.inbox().join(name);
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
+        file.write_all(contents)?;
+        // Whatever the umask is.
+        file.set_permissions(Permissions::from_mode(FILE_MODE))
     }
 }
 
@@ -129,8 +155,6 @@ fn remove(dir: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
 
     fn id() -> JobId {
         JobId::new(7).unwrap()

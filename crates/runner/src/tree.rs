@@ -22,6 +22,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -42,6 +43,8 @@ use crate::proc::{self, Entry, Match};
 pub(crate) const MARKER: &str = "WINDLASS_DIR";
 /// The same for a command, which has no directory: a unique number.
 const COMMAND_MARKER: &str = "WINDLASS_COMMAND";
+/// The outer process of a cell, and its init.
+const CELL_HELPERS: u32 = 2;
 /// Rounds of looking for and killing the processes of an attempt before giving up.
 const ROUNDS_MAX: u32 = 100;
 const ROUND_PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -63,6 +66,10 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 /// A main process that is not reaped yet. Dropping it kills everything that belongs to the attempt.
 pub(crate) struct Main {
     pid: Pid,
+    /// The handler's own process, if the main one is the outer process of a cell.
+    pub(crate) inner: Option<Pid>,
+    /// Orders to that outer process.
+    pub(crate) control: Option<OwnedFd>,
     pub(crate) child: Child,
     pub(crate) tree: Tree,
     reaped: bool,
@@ -98,12 +105,19 @@ impl Main {
         mains().get_or_insert_default().insert(pid);
         gate.add(pid);
         drop(inside);
-        let tree = Tree { main: pid, dir, marker, gate };
-        Ok(Main { pid, child, tree, reaped: false })
+        let tree = Tree { main: pid, dir, marker, gate, helpers: 0 };
+        Ok(Main { pid, inner: None, control: None, child, tree, reaped: false })
     }
 
     pub(crate) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// The main process is the outer process of a cell, which now runs the handler's.
+    pub(crate) fn has_cell(&mut self) {
+        self.tree.helpers = CELL_HELPERS;
+        let init = proc::only_child(self.pid);
+        self.inner = init.and_then(proc::only_child);
     }
 
     /// Waits for the process, which must be dead or about to die.
@@ -140,6 +154,8 @@ pub(crate) struct Tree {
     dir: Option<PathBuf>,
     marker: OsString,
     gate: Arc<Gate>,
+    /// Processes that are ours, not the handler's.
+    helpers: u32,
 }
 
 impl Tree {
@@ -156,7 +172,7 @@ impl Tree {
 
     /// The number of living processes of the attempt.
     pub(crate) fn count(&self) -> u32 {
-        u32::try_from(self.members().len()).unwrap_or(u32::MAX)
+        u32::try_from(self.members().len()).unwrap_or(u32::MAX).saturating_sub(self.helpers)
     }
 
     /// The living processes of the attempt: its session, its identifiable orphans, and all their

@@ -11,14 +11,16 @@ use bytes::Bytes;
 use windlass_core::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Job, Payload, Progress, Token};
+use windlass_core::key::{Key, KeyId, NewKey};
 use windlass_core::memory::MemoryStore;
 use windlass_core::retry::Verdict;
 use windlass_core::store::{
     Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
-    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
-    NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement, Settles,
-    Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
+    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision, KeyRotate, Keys,
+    LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer,
+    Settled, Settlement, Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob,
+    WaitingType, Waits,
 };
 use windlass_core::{JobId, Json, Sysid, Tenant, Timestamp, TypeKey, TypeName};
 use windlass_proof::history::FaultKind;
@@ -185,6 +187,7 @@ passes_on!(Waits {
     fn type_first(after: Option<Tenant>, each: usize, limit: usize) -> Vec<WaitingType>;
     fn type_next(of: Vec<(Tenant, Option<TypeName>)>, each: usize) -> Vec<WaitingType>;
     fn type_named(look: NamedLook) -> NamedTypes;
+    fn type_unhandled(keys: Vec<TypeKey>) -> Vec<TypeKey>;
 });
 
 passes_on!(Claims {
@@ -251,6 +254,16 @@ passes_on!(Handlers {
     fn type_suspend(key: &TypeKey, suspended: bool) -> ();
     fn type_settings_put(key: &TypeKey, settings: TypeSettings) -> ();
     fn type_settings_get(key: &TypeKey) -> TypeSettings;
+});
+
+passes_on!(Keys {
+    fn key_put(new: NewKey) -> Key;
+    fn key_find(id: KeyId) -> Option<Key>;
+    fn key_list(tenant: Option<&Tenant>, after: Option<KeyId>, limit: usize) -> Vec<Key>;
+    fn key_revoke(tenant: Option<&Tenant>, id: KeyId) -> Option<Key>;
+    fn key_rotate(rotate: KeyRotate) -> Option<Key>;
+    fn key_touch(ids: Vec<KeyId>) -> ();
+    fn key_changed(since: KeyRevision, limit: usize) -> Vec<(KeyRevision, Key)>;
 });
 
 #[async_trait]

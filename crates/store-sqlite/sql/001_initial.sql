@@ -5,8 +5,9 @@
 -- Numbers of the store itself. `boot` is the newest boot number of a daemon. `synced` is written by
 -- a synced commit that has nothing else to write. `revision` is the newest revision of a type.
 -- `clock_offset` is how far the wall clock is ahead of the machine's clock since boot, for the boot
--- that `machine_run` identifies. `journal` is how far each journal has been inserted; it is in this
--- table, near `revision`, because most inserts write both.
+-- that `machine_run` identifies. `key_revision` is the newest revision of an API key. `journal` is
+-- how far each journal has been inserted; it is in this table, near `revision`, because most inserts
+-- write both.
 CREATE TABLE meta (
     name  TEXT NOT NULL,
     id    INTEGER NOT NULL DEFAULT 0,
@@ -14,7 +15,8 @@ CREATE TABLE meta (
     PRIMARY KEY (name, id)
 ) WITHOUT ROWID;
 INSERT INTO meta (name, value)
-VALUES ('boot', 0), ('synced', 0), ('revision', 0), ('machine_run', 0), ('clock_offset', 0);
+VALUES ('boot', 0), ('synced', 0), ('revision', 0), ('machine_run', 0), ('clock_offset', 0),
+       ('key_revision', 0);
 
 CREATE TABLE sysid (
     sysid      INTEGER PRIMARY KEY,
@@ -257,6 +259,23 @@ CREATE TABLE handler (
     options     TEXT NOT NULL
 );
 CREATE INDEX handler_by_type ON handler (type_id, id);
+
+-- API keys: the public id, and the SHA-256 of the secret. `rev` is the `key_revision` of `meta` when
+-- the key was put, revoked or rotated last.
+CREATE TABLE api_key (
+    id           TEXT PRIMARY KEY,
+    digest       BLOB NOT NULL,
+    role         TEXT NOT NULL,
+    tenant       TEXT,
+    name         TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    expires_at   INTEGER,
+    last_used_at INTEGER,
+    revoked_at   INTEGER,
+    rev          INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX api_key_changed ON api_key (rev);
+CREATE INDEX api_key_by_tenant ON api_key (tenant, id) WHERE tenant IS NOT NULL;
 
 -- A job as callers see it.
 CREATE VIEW job_now AS

@@ -10,24 +10,25 @@ use rusqlite::Connection;
 use windlass_core::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Progress, Token};
+use windlass_core::key::{Key, KeyId, NewKey};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey, TypeName};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
     Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
-    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
-    NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement, Settles,
-    SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob,
-    WaitingType, Waits,
+    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision, KeyRotate, Keys,
+    LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer,
+    Settled, Settlement, Settles, SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew,
+    SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Payload, Sysid};
 
 use crate::tx::Tx;
 use crate::{
-    SqliteStore, change, claim, edit, handler, housekeeping, insert, read, settle, sysid, take,
-    type_row, waiting,
+    SqliteStore, change, claim, edit, handler, housekeeping, insert, key, read, settle, sysid,
+    take, type_row, waiting,
 };
 
 const SYNCED: Durability = Durability::Synced;
@@ -132,6 +133,10 @@ impl Waits for SqliteStore {
 
     async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error> {
         self.read_promoted(move |conn| waiting::named(conn, &look)).await
+    }
+
+    async fn type_unhandled(&self, keys: Vec<TypeKey>) -> Result<Vec<TypeKey>, Error> {
+        self.readers.read(move |conn| waiting::unhandled(conn, &keys)).await
     }
 }
 
@@ -329,6 +334,48 @@ impl Handlers for SqliteStore {
     async fn type_settings_get(&self, key: &TypeKey) -> Result<TypeSettings, Error> {
         let key = key.clone();
         self.readers.read(move |conn| type_row::settings_get(conn, &key)).await
+    }
+}
+
+#[async_trait]
+impl Keys for SqliteStore {
+    async fn key_put(&self, new: NewKey) -> Result<Key, Error> {
+        self.writer.write(SYNCED, 1, move |tx| key::put(tx, &new)).await
+    }
+
+    async fn key_find(&self, id: KeyId) -> Result<Option<Key>, Error> {
+        self.readers.read(move |conn| key::find(conn, id)).await
+    }
+
+    async fn key_list(
+        &self,
+        tenant: Option<&Tenant>,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<Key>, Error> {
+        let tenant = tenant.cloned();
+        self.readers.read(move |conn| key::list(conn, tenant.as_ref(), after, limit)).await
+    }
+
+    async fn key_revoke(&self, tenant: Option<&Tenant>, id: KeyId) -> Result<Option<Key>, Error> {
+        let tenant = tenant.cloned();
+        self.writer.write(SYNCED, 1, move |tx| key::revoke(tx, tenant.as_ref(), id)).await
+    }
+
+    async fn key_rotate(&self, rotate: KeyRotate) -> Result<Option<Key>, Error> {
+        self.writer.write(SYNCED, 1, move |tx| key::rotate(tx, &rotate)).await
+    }
+
+    async fn key_touch(&self, ids: Vec<KeyId>) -> Result<(), Error> {
+        self.writer.write(RELAXED, ids.len(), move |tx| key::touch(tx, &ids)).await
+    }
+
+    async fn key_changed(
+        &self,
+        since: KeyRevision,
+        limit: usize,
+    ) -> Result<Vec<(KeyRevision, Key)>, Error> {
+        self.readers.read(move |conn| key::changed(conn, since, limit)).await
     }
 }
 

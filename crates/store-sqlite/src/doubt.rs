@@ -40,6 +40,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use windlass_core::file_name::FileName;
 use windlass_core::store::{Cause, Error};
 
 use crate::error::{Failure, Result};
@@ -97,7 +98,7 @@ impl Doubt {
 }
 
 fn words(path: &Path) -> String {
-    let file = path.display();
+    let file = FileName(path);
     format!(
         "a sync failed, so recent writes to {file} may not be on the disk: nothing more is \
          written until every daemon that uses it has been restarted"
@@ -125,7 +126,7 @@ pub(crate) fn settle(options: &Options) -> Result<()> {
     }
     let Some(first) = alone_unless_used(options, marked)? else { return Ok(()) };
     rewrite(&log).map_err(|error| {
-        let text = format!("the log {} cannot be rewritten: {error}", log.display());
+        let text = format!("the log {} cannot be rewritten: {error}", FileName(&log));
         Failure::Store(Error::Unavailable(Cause::new(text, error)))
     })?;
     drop(first);
@@ -135,7 +136,7 @@ pub(crate) fn settle(options: &Options) -> Result<()> {
     second.close().map_err(|(_, error)| error)?;
     if marked {
         std::fs::remove_file(&mark).map_err(|error| {
-            let text = format!("{} cannot be removed: {error}", mark.display());
+            let text = format!("{} cannot be removed: {error}", FileName(&mark));
             Failure::Store(Error::Unavailable(Cause::new(text, error)))
         })?;
     }

@@ -24,10 +24,16 @@ use crate::type_row;
 pub(crate) fn job_decide(tx: &mut Tx<'_>, ask: &Ask) -> Result<Decided> {
     let mut decided = Decided::default();
     for (index, target) in ask.targets.iter().enumerate() {
-        let seen = seen(tx, &ask.tenant, target)?;
+        let (seen, mut stored) = seen(tx, &ask.tenant, target)?;
         let decision = ask.decision(index, &seen)?;
         for edit in &decision.edits {
-            carry_out(tx, edit, &mut decided.moved)?;
+            // Only the first edit finds the job as it was shown.
+            match (edit, stored.take()) {
+                (Edit::Put(change), Some(stored)) if change.job.id == stored.job.id => {
+                    put(tx, &stored, change, &mut decided.moved)?;
+                }
+                _ => carry_out(tx, edit, &mut decided.moved)?,
+            }
         }
         decided.ids.push(decision.id);
     }
@@ -43,7 +49,8 @@ pub(crate) fn held_by(holder: JobId) -> Failure {
     conflict(format!("job {holder} holds the unique key"))
 }
 
-fn seen(tx: &mut Tx<'_>, tenant: &Tenant, target: &Target) -> Result<FamilyView> {
+/// What a decision is shown, and the row of the job in it.
+fn seen(tx: &mut Tx<'_>, tenant: &Tenant, target: &Target) -> Result<(FamilyView, Option<Stored>)> {
     let conn = tx.conn;
     let find = |id: JobId| row::find_of(conn, tenant, id);
     let (job, parent) = match target {
@@ -64,9 +71,9 @@ fn seen(tx: &mut Tx<'_>, tenant: &Tenant, target: &Target) -> Result<FamilyView>
     if let Some(Stored { job, .. }) = job.as_ref().filter(|stored| stored.job.children) {
         seen.children = family::children(conn, job.id, None)?;
     }
-    seen.job = job.map(|job| full_job(conn, &job)).transpose()?;
+    seen.job = job.as_ref().map(|job| full_job(conn, job)).transpose()?;
     seen.parent = parent.map(|parent| full_job(conn, &parent)).transpose()?;
-    Ok(seen)
+    Ok((seen, job))
 }
 
 pub(crate) const FIRST: &str = "
@@ -110,16 +117,19 @@ pub(crate) fn find_full(conn: &Connection, tenant: &Tenant, id: JobId) -> Result
     stored.map(|stored| full_job(conn, &stored)).transpose()
 }
 
+pub(crate) const FULL: &str = "
+    SELECT j.payload_bytes, j.parts, j.payload, t.settings
+      FROM job j CROSS JOIN type t ON t.id = j.type_id WHERE j.id = ?1";
+
 /// The job with its payload.
 pub(crate) fn full_job(conn: &Connection, stored: &Stored) -> Result<FullJob> {
-    let Stored { job, type_id, .. } = stored;
-    let find = "SELECT payload_bytes, parts, payload FROM job WHERE id = ?1";
-    let mut find = conn.prepare_cached(find)?;
+    let job = &stored.job;
+    let mut find = conn.prepare_cached(FULL)?;
     let mut rows = find.query([job.id.get()])?;
     let missing = || Failure::corrupt(format!("job {} has no row", job.id));
-    let payload = claim::payload(conn, job.id.get(), rows.next()?.ok_or_else(missing)?, [0, 1, 2])?;
-    let payload = in_one(conn, job.id, payload)?;
-    let retention = type_row::settings_of(conn, *type_id)?.retention;
+    let row = rows.next()?.ok_or_else(missing)?;
+    let payload = in_one(conn, job.id, claim::payload(conn, job.id.get(), row, [0, 1, 2])?)?;
+    let retention = type_row::settings(row.get(3)?)?.retention;
     Ok(FullJob { job: job.clone(), payload, retention })
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 use windlass_core::JobId;
+use windlass_core::file_name::FileName;
 use windlass_core::store::{Cause, Error};
 
 /// An error inside this crate, before it is translated for the caller.
@@ -61,7 +62,7 @@ pub(crate) fn closed() -> Error {
 }
 
 fn translate(error: rusqlite::Error, path: &Path) -> Error {
-    let file = path.display();
+    let file = FileName(path);
     let plain = format!("{file}: {error}");
     let rusqlite::Error::SqliteFailure(code, _) = &error else {
         return match is_unreadable(&error) {
@@ -76,7 +77,8 @@ fn translate(error: rusqlite::Error, path: &Path) -> Error {
         ErrorCode::DiskFull => format!("the disk of {file} is full"),
         ErrorCode::SystemIoFailure => format!("reading or writing {file} failed: {error}"),
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
-            format!("{file} cannot be opened: {error}")
+            // The message of this error shows the whole path.
+            format!("{file} cannot be opened: {code}")
         }
         ErrorCode::ReadOnly => format!("{file} cannot be written: {error}"),
         ErrorCode::OutOfMemory | ErrorCode::FileLockingProtocolFailed => plain,
@@ -107,7 +109,7 @@ mod tests {
 
     fn told(code: std::ffi::c_int) -> Error {
         let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-        Failure::from(error).translate(Path::new("jobs.db"))
+        Failure::from(error).translate(Path::new("/var/private/jobs.db"))
     }
 
     #[test]
@@ -121,9 +123,17 @@ mod tests {
         ];
         for code in passing {
             let Error::Unavailable(message) = told(code) else { panic!("{:?}", told(code)) };
-            assert!(message.contains("jobs.db"), "{message}");
+            assert!(message.contains("jobs.db") && !message.contains("private"), "{message}");
         }
         assert!(told(ffi::SQLITE_FULL).to_string().contains("full"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_named_without_its_directory() {
+        let path = Path::new("/nowhere/private/jobs.db");
+        let error = rusqlite::Connection::open(path).unwrap_err();
+        let message = Failure::from(error).translate(path).to_string();
+        assert!(message.contains("jobs.db") && !message.contains("private"), "{message}");
     }
 
     #[test]

@@ -33,12 +33,10 @@ const ADD: &str = "
     ON CONFLICT (id) DO NOTHING";
 
 pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Insertion> {
-    if let Some(mark) = insert.mark {
-        let position = journal_position(tx.conn, mark.journal)?;
-        if position != mark.from {
-            return Ok(Insertion::Behind(position));
-        }
-        move_mark(tx.conn, mark)?;
+    if let Some(mark) = insert.mark
+        && let Err(position) = move_mark(tx.conn, mark)?
+    {
+        return Ok(Insertion::Behind(position));
     }
     // Jobs of adds whose keys other adds used first.
     let mut repeats: HashSet<JobId> = HashSet::new();
@@ -345,12 +343,30 @@ fn idempotency_of(
     }))
 }
 
-fn move_mark(conn: &Connection, mark: JournalMark) -> Result<()> {
+/// Moves the mark, or returns where it is, if it is not where the caller has seen it.
+fn move_mark(
+    conn: &Connection,
+    mark: JournalMark,
+) -> Result<std::result::Result<(), Option<JobId>>> {
+    let JournalMark { journal, from, position } = mark;
+    // Nearly always it is there, so that one statement is enough.
+    if let Some(from) = from {
+        let mut step = conn.prepare_cached(
+            "UPDATE meta SET value = ?3 WHERE name = 'journal' AND id = ?1 AND value = ?2",
+        )?;
+        if step.execute(params![journal.0, from.get(), position.get()])? > 0 {
+            return Ok(Ok(()));
+        }
+    }
+    let at = journal_position(conn, journal)?;
+    if at != from {
+        return Ok(Err(at));
+    }
     let put = "
         INSERT INTO meta (name, id, value) VALUES ('journal', ?1, ?2)
         ON CONFLICT (name, id) DO UPDATE SET value = excluded.value";
-    conn.prepare_cached(put)?.execute(params![mark.journal.0, mark.position.get()])?;
-    Ok(())
+    conn.prepare_cached(put)?.execute(params![journal.0, position.get()])?;
+    Ok(Ok(()))
 }
 
 pub(crate) fn journal_position(conn: &Connection, journal: JournalId) -> Result<Option<JobId>> {

@@ -16,6 +16,7 @@
 //! | `doubt` | failed syncs, and how the file recovers from them |
 //! | `reader` | the connections that read |
 //! | `query` | SQL queries, each on its own connection |
+//! | `heap` | the memory that one query takes |
 //! | `queue` | queued jobs: ready, deferred, and the promotion from one to the other |
 //! | `withheld` | queued jobs that must not be claimed: damaged or expired |
 //! | `insert`, `claim`, `settle`, `change`, `housekeeping` | the verbs that change jobs |
@@ -24,7 +25,7 @@
 //! | `family`, `extra`, `aside` | parents and children, and other things that few jobs have |
 //! | `read`, `row` | the verbs that read jobs, and their rows |
 //! | `waiting` | which types are open, in pages |
-//! | `type_row`, `handler`, `sysid` | types, handlers, daemons |
+//! | `type_row`, `handler`, `sysid`, `key` | types, handlers, daemons, API keys |
 //! | `error` | translates SQLite's error codes |
 //!
 //! Several daemons on one machine may open the same file. Every write takes the file's lock first
@@ -43,8 +44,10 @@ mod error;
 mod extra;
 mod family;
 mod handler;
+mod heap;
 mod housekeeping;
 mod insert;
+mod key;
 mod migration;
 mod open;
 #[cfg(test)]
@@ -144,8 +147,10 @@ impl SqliteStore {
     {
         let (unless_due, clock) = (read.clone(), self.clock.clone());
         let answer = self.readers.read(move |conn| {
-            let now = clock::read(conn, clock.as_ref())?;
-            let due = queue::next_due_at(conn)?.is_some_and(|at| at <= now);
+            let due = match queue::next_due_at(conn)? {
+                Some(at) => at <= clock::read(conn, clock.as_ref())?,
+                None => false,
+            };
             if due { Ok(None) } else { unless_due(conn).map(Some) }
         });
         if let Some(answer) = answer.await? {

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
+use windlass_core::file_name::FileName;
 use windlass_core::store::Error;
 
 use crate::error::{Failure, Result};
@@ -66,7 +67,7 @@ fn check_version(application_id: i64, version: i64, newest: i64, path: &Path) ->
         return Err(foreign(path));
     }
     if application_id == APPLICATION_ID && !(1..=newest).contains(&version) {
-        let file = path.display();
+        let file = FileName(path);
         let message = format!(
             "{file} has layout version {version} of a newer Windlass; this one supports versions \
              up to {newest}"
@@ -77,7 +78,7 @@ fn check_version(application_id: i64, version: i64, newest: i64, path: &Path) ->
 }
 
 pub(crate) fn foreign(path: &Path) -> Failure {
-    let message = format!("{} is the database of another program, not of Windlass", path.display());
+    let message = format!("{} is the database of another program, not of Windlass", FileName(path));
     Failure::Store(Error::Conflict(message))
 }
 

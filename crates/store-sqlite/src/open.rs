@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use windlass_core::file_name::FileName;
 use windlass_core::time::{Clock, SystemClock};
 
 use crate::clock;
 use crate::doubt;
 use crate::error::{Failure, Result};
+use crate::heap;
 use crate::migration;
 
 /// Called after each commit that wrote something, with how long it took and whether it was synced.
@@ -64,6 +66,9 @@ impl Options {
 
 /// The writer's connection. Creates and migrates the file if necessary.
 pub(crate) fn writer(options: &Options) -> Result<Connection> {
+    if !heap::install() {
+        tracing::warn!("the memory of queries is not bounded: SQLite was in use before");
+    }
     check_header(&options.path)?;
     doubt::settle(options)?;
     let mut connection = connect(options, OpenFlags::SQLITE_OPEN_CREATE)?;
@@ -158,7 +163,7 @@ pub(crate) fn check_header(path: &Path) -> Result<()> {
         return Ok(());
     }
     if header.len() < HEADER_BYTES || !header.starts_with(MAGIC) {
-        return Err(Failure::corrupt(format!("{} is not a SQLite database", path.display())));
+        return Err(Failure::corrupt(format!("{} is not a SQLite database", FileName(path))));
     }
     let number = |at: usize| {
         let bytes = header[at..at + 4].try_into().expect("a slice of four bytes");

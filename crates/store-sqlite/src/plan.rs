@@ -51,6 +51,8 @@ fn a_take_walks_the_fronts_of_all_queues_and_then_the_queues() {
     check(search::NEXT_HIDDEN_TYPE, "ready_hidden USING PRIMARY KEY (type_id>?)");
     check(tx::FRONT, "ready USING PRIMARY KEY (type_id=?)");
     check(queue::REMOVE_READY, "(type_id=? AND rank=? AND run_at=? AND tie=? AND id=?)");
+    check(edit::FULL, "j USING INTEGER PRIMARY KEY (rowid=?)");
+    check(edit::FULL, "t USING INTEGER PRIMARY KEY (rowid=?)");
 }
 
 #[test]
@@ -94,6 +96,7 @@ fn s2_14_types_at_rest_are_not_looked_at() {
     check(waiting::NEXT_TENANT, "type USING COVERING INDEX type_open (handled=? AND tenant>?)");
     check(waiting::NEXT_OF, "type USING INDEX type_open (handled=? AND tenant=? AND name>?)");
     check(waiting::NAMED, "(tenant=? AND name=?)");
+    check(waiting::HANDLED, "(tenant=? AND name=?)");
     check(waiting::LIMITED, "type USING INDEX type_limited (tenant=?)");
     check(waiting::OPEN_FROM, "COVERING INDEX type_open (handled=? AND tenant=? AND name>?)");
     let directory = tempfile::TempDir::new().unwrap();

@@ -108,9 +108,13 @@ pub(crate) fn next_due_at(conn: &Connection) -> Result<Option<Timestamp>> {
 /// Makes due jobs ready, those that have been due the longest first: at most `PROMOTE_JOBS_MAX` in
 /// one transaction, over all of its operations. Returns whether there are more. The writer promotes
 /// those while it is idle; an operation that needs them now is repeated in another transaction.
+///
+/// The time of a transaction stands still, and its operations defer only jobs that come due later,
+/// so all but the first of them need not look.
 pub(crate) fn promote(tx: &mut Tx<'_>) -> Result<bool> {
     let now = tx.now;
-    if next_due_at(tx.conn)?.is_none_or(|at| at > now) {
+    tx.none_due = tx.none_due || next_due_at(tx.conn)?.is_none_or(|at| at > now);
+    if tx.none_due {
         return Ok(false);
     }
     let room = PROMOTE_JOBS_MAX - tx.promoted;

@@ -268,7 +268,9 @@ impl<'a> Search<'a> {
             }
             room.into_iter().for_each(|room| *room -= 1);
             wanted.push((id, self.sources[source].type_id));
-            self.advance(source)?;
+            if wanted.len() < self.take.limit as usize {
+                self.advance(source)?;
+            }
         }
         let next = next.filter(|_| wanted.is_empty());
         let full = self.full || self.room.values().any(|room| *room == 0);

@@ -22,10 +22,11 @@ pub(crate) struct Tx<'w> {
     pub(crate) promoted: usize,
     /// More jobs are due than it could make ready.
     pub(crate) due_left: bool,
+    /// All deferred jobs that were due at `now` are ready: none is deferred behind its time.
+    pub(crate) none_due: bool,
     counts: HashMap<i64, Delta>,
-    /// The newest revision, and whether it is written; read when it is first needed.
-    revision: Option<i64>,
-    revision_written: bool,
+    /// Revisions given to types that are not added to the newest one yet.
+    revisions: i64,
 }
 
 /// The counter that a job is in: its state, with `queued` split into two.
@@ -87,8 +88,10 @@ const SET_COUNTS: &str = set_counts!("");
 // Most changes affect neither the front nor whether the type is open. These columns are left out
 // then, so that the indexes over them are rarely updated.
 const SET_FRONT: &str = set_counts!(", head_rank = ?10, head_run_at = ?11, head_tie = ?12");
-const OPEN: &str =
-    set_counts!(", head_rank = ?10, head_run_at = ?11, head_tie = ?12, open = 1, rev = ?13");
+const OPEN: &str = set_counts!(
+    ", head_rank = ?10, head_run_at = ?11, head_tie = ?12, open = 1,
+       rev = (SELECT value + ?13 FROM meta WHERE name = 'revision' AND id = 0)"
+);
 const CLOSE: &str = set_counts!(", head_rank = ?10, head_run_at = ?11, head_tie = ?12, open = 0");
 pub(crate) const FRONT: &str = "
     SELECT rank, run_at, tie FROM ready
@@ -98,11 +101,12 @@ const SHOW_OR_HIDE: &str = "UPDATE type SET shown = NOT shown WHERE id = ?1";
 const RENEW: &str = "
     UPDATE type
        SET open = ready > 0 AND suspended = 0 AND (running_max IS NULL OR running < running_max),
-           rev = ?2,
+           rev = (SELECT value + ?2 FROM meta WHERE name = 'revision' AND id = 0),
            shown = handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready
                    OR deferred OR running OR paused OR finished OR failed OR cancelled
      WHERE id = ?1";
-pub(crate) const REVISION: &str = "SELECT value FROM meta WHERE name = 'revision'";
+pub(crate) const REVISION: &str = "SELECT value FROM meta WHERE name = 'revision' AND id = 0";
+const ADD_REVISIONS: &str = "UPDATE meta SET value = value + ?1 WHERE name = 'revision' AND id = 0";
 
 impl<'w> Tx<'w> {
     /// The connection is in a transaction that holds the file's lock.
@@ -118,9 +122,9 @@ impl<'w> Tx<'w> {
             now: now.wall,
             promoted: 0,
             due_left: false,
+            none_due: false,
             counts: HashMap::new(),
-            revision: None,
-            revision_written: true,
+            revisions: 0,
         };
         if let Some(step) = step {
             clock::follow(&mut tx, now, step)?;
@@ -159,30 +163,19 @@ impl<'w> Tx<'w> {
     /// The handler, settings or suspension of a type changed: it gets a new revision, so that all
     /// daemons see it.
     pub(crate) fn changed(&mut self, type_id: i64) -> Result<()> {
-        let next = self.revision()? + 1;
+        let next = self.revisions + 1;
         if self.conn.prepare_cached(RENEW)?.execute([type_id, next])? > 0 {
-            (self.revision, self.revision_written) = (Some(next), false);
+            self.revisions = next;
         }
         Ok(())
-    }
-
-    fn revision(&mut self) -> Result<i64> {
-        if let Some(revision) = self.revision {
-            return Ok(revision);
-        }
-        let mut find = self.conn.prepare_cached(REVISION)?;
-        let revision = find.query_row([], |row| row.get(0))?;
-        self.revision = Some(revision);
-        Ok(revision)
     }
 
     /// Writes the sums so far. Called before the commit, and before an operation reads them.
     pub(crate) fn apply_counts(&mut self) -> Result<()> {
         self.apply_sums()?;
-        if !self.revision_written {
-            let set = "UPDATE meta SET value = ?1 WHERE name = 'revision'";
-            self.conn.prepare_cached(set)?.execute([self.revision])?;
-            self.revision_written = true;
+        if self.revisions > 0 {
+            self.conn.prepare_cached(ADD_REVISIONS)?.execute([self.revisions])?;
+            self.revisions = 0;
         }
         Ok(())
     }
@@ -201,9 +194,8 @@ impl<'w> Tx<'w> {
             let front = if delta.front { front(conn, type_id)? } else { before.head };
             let (was_open, is_open) = (before.open, after.is_open());
             if is_open && (!was_open || delta.answered_closed) {
-                let next = self.revision()? + 1;
-                after.write(conn, OPEN, type_id, Some(front), Some(next))?;
-                (self.revision, self.revision_written) = (Some(next), false);
+                self.revisions += 1;
+                after.write(conn, OPEN, type_id, Some(front), Some(self.revisions))?;
             } else if was_open && !is_open {
                 after.write(conn, CLOSE, type_id, Some(front), None)?;
             } else if front != before.head {
@@ -277,10 +269,10 @@ impl TypeCounts {
         statement: &str,
         type_id: i64,
         front: Option<Head>,
-        rev: Option<i64>,
+        revision: Option<i64>,
     ) -> Result<()> {
         let counts = self.counts.map(Some);
-        let more = front.into_iter().flatten().chain(rev.map(Some));
+        let more = front.into_iter().flatten().chain(revision.map(Some));
         let values = [Some(type_id)].into_iter().chain(counts).chain([self.claimed_at]).chain(more);
         conn.prepare_cached(statement)?.execute(params_from_iter(values))?;
         Ok(())

@@ -235,6 +235,19 @@ fn of_name(conn: &Connection, tenant: &Tenant, name: &str) -> Result<(Option<Wai
     Ok((if open { unless_damaged(row)? } else { None }, full))
 }
 
+pub(crate) const HANDLED: &str = "SELECT 1 FROM type WHERE tenant = ?1 AND name = ?2 AND handled";
+
+pub(crate) fn unhandled(conn: &Connection, keys: &[TypeKey]) -> Result<Vec<TypeKey>> {
+    let mut find = conn.prepare_cached(HANDLED)?;
+    let mut unhandled = Vec::new();
+    for key in keys {
+        if !find.exists([key.tenant.as_str(), key.name.as_str()])? {
+            unhandled.push(key.clone());
+        }
+    }
+    Ok(unhandled)
+}
+
 /// `None` for a type whose row is damaged: it is named in the log and skipped, so that it does not
 /// block the others.
 fn unless_damaged(row: &Row<'_>) -> Result<Option<WaitingType>> {

@@ -1,4 +1,5 @@
-//! The patterns of workers match what SQLite's GLOB matches.
+//! The patterns of workers match what SQLite's GLOB matches, and those of queries what its LIKE
+//! matches.
 
 // Test helpers outside test functions, which clippy does not recognise.
 #![allow(clippy::unwrap_used)]
@@ -30,6 +31,23 @@ fn globs_are_those_of_sqlite() {
         let (pattern, text) = (random(&mut rng, 8, true), random(&mut rng, 5, false));
         let expected: bool = theirs.query_row([&text, &pattern], |row| row.get(0)).unwrap();
         assert_eq!(glob::matches(&pattern, &text), expected, "{text:?} GLOB {pattern:?}");
+        matched += u32::from(expected);
+    }
+    assert!(matched > CASES / 100, "too few match to tell: {matched}");
+}
+
+#[test]
+fn likes_are_those_of_sqlite() {
+    let conn = Connection::open_in_memory().unwrap();
+    let mut theirs = conn.prepare("SELECT ?1 LIKE ?2 ESCAPE '^'").unwrap();
+    let mut rng = Rng::with_seed(5);
+    let mut matched = 0;
+    for _ in 0..CASES {
+        let (pattern, text) = (random(&mut rng, 8, true), random(&mut rng, 5, false));
+        let pattern = pattern.replace('*', "%").replace('?', "_");
+        let expected: bool = theirs.query_row([&text, &pattern], |row| row.get(0)).unwrap();
+        let own = glob::Pattern::of_like(&pattern, Some('^')).matches(&text.to_ascii_lowercase());
+        assert_eq!(own, expected, "{text:?} LIKE {pattern:?}");
         matched += u32::from(expected);
     }
     assert!(matched > CASES / 100, "too few match to tell: {matched}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_core::handler::{Handler, HandlerOptions, HandlerSpec, Lang, Limits};
 use windlass_core::limit::{HANDLER_BYTES_MAX, HANDLER_VERSIONS_MAX};
-use windlass_core::{RetryPolicy, TypeKey};
+use windlass_core::{Network, RetryPolicy, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{NOW, Subject, acme, after, globex, handler_spec, id, job, key};
@@ -35,7 +35,9 @@ pub async fn s0_53_every_field_of_a_handler_comes_back(harness: &dyn Harness) {
                 cpu: Some(Duration::from_secs(7)),
                 processes: Some(3),
                 file_size: Some(1 << 40),
+                scratch: Some(1 << 30),
             },
+            network: Some(Network::Only(vec!["db.internal:5432".parse().unwrap()])),
         },
     };
     for (spec, number) in [(full, 100), (handler_spec(), 101)] {

@@ -27,6 +27,7 @@ mod hidden;
 mod idempotency;
 mod insert;
 mod journal;
+mod key;
 mod kin;
 mod lifecycle;
 mod lifetime;

@@ -89,6 +89,7 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
         type_first(None, 1, 1)
         type_next(vec![(acme(), None)], 1)
         type_named(named)
+        type_unhandled(vec![key.clone()])
         job_claim(claim_of(vec![pick("t", 1)]))
         job_renew(Renew { leases: vec![lease.clone()], hold: None })
         lease_mine(sysid(7), None, 1)

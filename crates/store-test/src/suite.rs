@@ -227,6 +227,7 @@ suite! { $
         a_type_that_opens_again_has_a_new_revision
         a_change_of_handler_settings_or_suspension_is_told
         types_without_a_handler_are_left_out_when_nobody_asks_for_them
+        the_types_without_a_handler_are_told_of_those_asked_for
         a_tenant_with_very_many_changes_is_cut_and_others_are_told_of
         types_that_closed_meanwhile_take_no_place_in_a_look
         tenants_come_one_after_the_other_each_with_its_first_types
@@ -365,6 +366,21 @@ suite! { $
         an_old_add_under_a_key_that_was_used_anew_is_no_repeat
         two_adds_of_one_batch_with_the_same_key_are_one
         keys_belong_to_one_tenant_and_are_taken_to_the_letter
+    }
+    key {
+        every_field_of_a_key_comes_back
+        a_key_that_is_put_again_stays_as_it_is
+        an_id_belongs_to_one_key
+        keys_are_listed_by_id_in_pages_and_by_tenant
+        a_revoked_key_stays_revoked
+        a_key_of_another_tenant_is_not_revoked_or_rotated
+        a_rotated_key_is_replaced_and_ends_after_the_overlap
+        a_rotation_does_not_prolong_a_key
+        only_a_key_in_force_is_rotated
+        the_use_of_a_key_is_noted_once_a_minute
+        changes_are_reported_in_their_order
+        a_key_that_ended_long_ago_is_removed_by_a_put
+        keys_are_durable
     }
     purge {
         s0_51_an_ended_job_goes_when_its_time_is_over

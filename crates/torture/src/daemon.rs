@@ -69,6 +69,8 @@ impl<'a> Daemon<'a> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(&self.binary);
         command
+            // A cell keeps the disk in use that the next fault takes away.
+            .env("WINDLASS_ISOLATION_LEVEL", "off")
             .arg("serve")
             .args(["--listen", &self.site.address(self.number).to_string()])
             .args(["--bedrock", &self.site.bedrock(self.number).to_string()])
@@ -102,6 +104,7 @@ impl<'a> Daemon<'a> {
             }
             std::thread::sleep(LOOK_PAUSE);
         }
+        self.site.learn_key()?;
         self.write(witness, DaemonEvent::Ready)
     }
 
@@ -115,7 +118,7 @@ impl<'a> Daemon<'a> {
     }
 
     fn readiness(&self) -> Option<Response> {
-        let mut open = connect(self.site.address(self.number))?;
+        let mut open = connect(self.site, self.number)?;
         open.call("GET", "/readyz", &[], &[]).ok()
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Site {
     faults: AtomicU64,
     /// When the last one ended; 0 if none has.
     fault_ended_ns: AtomicU64,
+    /// The admin key of the daemons, as soon as one is ready.
+    key: Mutex<Option<String>>,
     problems: Mutex<Vec<String>>,
     pub(crate) tally: Tally,
 }
@@ -84,6 +86,7 @@ impl Site {
             ops: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             fault_ended_ns: AtomicU64::new(0),
+            key: Mutex::default(),
             problems: Mutex::default(),
             tally: Tally::default(),
         };
@@ -135,6 +138,19 @@ impl Site {
             texts.push(String::from_utf8_lossy(&text).into_owned());
         }
         Ok(texts)
+    }
+
+    /// Reads the key that the daemons have written to their data directory.
+    pub(crate) fn learn_key(&self) -> Result<()> {
+        let path = self.data_dir().join("admin.key");
+        let text = fs::read_to_string(&path);
+        let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+        *self.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.trim().to_owned());
+        Ok(())
+    }
+
+    pub(crate) fn key(&self) -> Option<String> {
+        self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn data_dir(&self) -> PathBuf {

@@ -23,7 +23,8 @@ pub(crate) fn run(flags: &Doctor, json: bool) -> anyhow::Result<ExitCode> {
     let directory = tempfile::Builder::new().prefix("windlass-").tempdir();
     let directory = directory.context("cannot create a temporary directory")?;
     let scratch = directory.path().join("scratch");
-    let options = wiring::runner_options(&config, scratch, serve::handler_path())?;
+    let doors = std::iter::once(config.listen).chain(config.bedrock.listen).collect();
+    let options = wiring::runner_options(&config, scratch, serve::handler_path(), doors)?;
     let runtime = serve::runtime(cores)?;
     let findings = runtime.block_on(examine(options))?;
     runtime.shutdown_background();

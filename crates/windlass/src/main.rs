@@ -7,6 +7,7 @@
 //! | `config` | every key, from flags, environment, file and defaults |
 //! | `serve` | the daemon's life cycle, from the first check to the last signal |
 //! | `wiring` | builds a daemon from its parts |
+//! | `keys` | files with API keys: of a daemon, and for the commands |
 //! | `private` | keeps other users from the daemon's files |
 //! | `backup` | backups of a data directory, and their restore |
 //! | `client` | the commands that talk to a daemon |
@@ -28,6 +29,7 @@ mod disbatch;
 mod doctor;
 mod fence;
 mod jobd;
+mod keys;
 mod log;
 mod output;
 mod private;
@@ -52,6 +54,7 @@ const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
+    windlass_runner::cell::enter_if_told();
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = words.collect();
     if let Some((program, words)) = jobd::program_of(&words) {

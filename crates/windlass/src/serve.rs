@@ -1,6 +1,7 @@
 //! `windlass serve`: the daemon's life cycle, from the first check to the last signal. Nothing is
 //! created on disk before the address is bound, and a failed start ends with one sentence.
 
+use std::convert::Infallible;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use tokio::net::TcpListener;
 use crate::backup;
 use crate::cli::Serve;
 use crate::config::{Config, Inputs, misspelt};
+use crate::keys;
 use crate::log;
 use crate::private;
 use crate::signal::Signals;
@@ -30,6 +32,7 @@ const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 /// How long a failed daemon may take to end its running jobs.
 const FAILED_STOP_MAX: Duration = Duration::from_secs(10);
 const WORKER_THREADS_MIN: usize = 2;
+const INSECURE_WARNING_INTERVAL: Duration = Duration::from_secs(3600);
 /// How often an address in use is tried again, for two seconds in all.
 const BIND_TRIES: u32 = 40;
 const BIND_PAUSE: Duration = Duration::from_millis(50);
@@ -92,6 +95,11 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let running =
         wiring::start(config, Listeners { http: listener, bedrock }, handler_path()).await?;
+    // Before the address is announced: commands may come at once.
+    let runtime = keys::Places::of_process().runtime;
+    let for_user = running.key.as_ref();
+    let for_user =
+        for_user.and_then(|key| keys::runtime::publish(runtime.as_deref(), running.address, key));
     let status = running.engine.status().await;
     log.first(|| {
         tracing::info!(
@@ -108,17 +116,26 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
         tracing::warn!(%store, mode, "other users had access to the store; it is closed now");
     }
     warn_of_misspelt_variables();
-    work(running, &mut signals).await
+    tokio::select! {
+        ended = work(running, for_user, &mut signals) => ended,
+        never = warn_of_open_doors(config.insecure) => match never {},
+    }
 }
 
 /// Runs until a signal arrives or a part fails.
-async fn work(mut running: Running, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+async fn work(
+    mut running: Running,
+    for_user: Option<keys::runtime::RuntimeKey>,
+    signals: &mut Signals,
+) -> anyhow::Result<ExitCode> {
     let asked = tokio::select! {
         asked = signals.next() => asked,
         reason = running.engine.failed() => return Err(give_up(running, reason).await),
         reason = running.doors.ended() => return Err(give_up(running, reason).await),
     };
     tracing::info!(signal = asked.as_str(), "stopping");
+    // While the address is still ours.
+    drop(for_user);
     tokio::select! {
         stopped = running.stop() => {
             stopped?;
@@ -136,6 +153,19 @@ async fn give_up(running: Running, reason: String) -> anyhow::Error {
     // Report the reason of the failure, not errors during the shutdown.
     let _ = tokio::time::timeout(FAILED_STOP_MAX, running.stop()).await;
     anyhow!(reason)
+}
+
+/// Says at once and then every hour that requests need no keys, if that is so.
+async fn warn_of_open_doors(insecure: bool) -> Infallible {
+    if !insecure {
+        return std::future::pending().await;
+    }
+    loop {
+        tracing::warn!(
+            "API keys are switched off (insecure): everybody who reaches this daemon may use it"
+        );
+        tokio::time::sleep(INSECURE_WARNING_INTERVAL).await;
+    }
 }
 
 fn warn_of_misspelt_variables() {

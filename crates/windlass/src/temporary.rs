@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::net::TcpListener;
 
+use windlass_core::KeyText;
+
 use crate::config::{Config, LogFormat};
 use crate::signal::Signals;
 use crate::wiring::{self, Listeners};
@@ -14,11 +16,11 @@ use crate::{log, serve};
 /// Short, since nothing worth waiting for is left.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Starts a daemon with this many slots, runs `work` with its URL, and removes it with all its
-/// files, also when a signal comes first.
+/// Starts a daemon with this many slots, runs `work` with its URL and key, and removes it with all
+/// its files, also when a signal comes first.
 pub(crate) fn with_daemon(
     slots: usize,
-    work: impl AsyncFnOnce(&str) -> anyhow::Result<ExitCode>,
+    work: impl AsyncFnOnce(&str, &KeyText) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let directory = tempfile::Builder::new().prefix("windlass-").tempdir();
     let directory = directory.context("cannot create a temporary directory")?;
@@ -43,7 +45,7 @@ pub(crate) fn with_daemon(
 
 async fn live(
     config: &Config,
-    work: impl AsyncFnOnce(&str) -> anyhow::Result<ExitCode>,
+    work: impl AsyncFnOnce(&str, &KeyText) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let _in_use = serve::prepare(&config.data_dir)?;
@@ -51,8 +53,9 @@ async fn live(
     let listeners = Listeners { http, bedrock: None };
     let running = wiring::start(config, listeners, serve::handler_path()).await?;
     let url = format!("http://{}", running.address);
+    let key = running.key.clone().context("a temporary daemon has a key")?;
     let ended = tokio::select! {
-        ended = work(&url) => ended,
+        ended = work(&url, &key) => ended,
         asked = signals.next() => Ok(ExitCode::from(asked.exit_status())),
     };
     running.stop().await?;

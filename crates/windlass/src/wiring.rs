@@ -10,22 +10,27 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use windlass_core::KeyText;
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
-use windlass_door_http::Sites;
+use windlass_door_http::{Access, Sites};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts, RealDisk};
+use windlass_runner::network::NetworkOptions;
 use windlass_runner::{IsolationOptions, LocalRunner};
 use windlass_store_sqlite::SqliteStore;
 
 use crate::client::http::install_tls;
 use crate::config::Config;
+use crate::keys;
 
 /// A running daemon.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) bedrock: Option<SocketAddr>,
     pub(crate) engine: Engine,
+    /// The admin key in the data directory, unless requests need no keys.
+    pub(crate) key: Option<KeyText>,
     pub(crate) doors: Doors,
     closing: CancellationToken,
 }
@@ -51,7 +56,8 @@ pub(crate) async fn start(
     let bedrock = listeners.bedrock.as_ref().map(address_of).transpose()?;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config.store, &metrics)?;
-    let runner = open_runner(config, path)?;
+    let doors = std::iter::once(address).chain(bedrock).collect();
+    let runner = open_runner(config, path, doors)?;
     let clock = Arc::new(SystemClock);
     let parts = Parts {
         store: Arc::new(store),
@@ -59,12 +65,24 @@ pub(crate) async fn start(
         clock: clock.clone(),
         disk: Arc::new(RealDisk),
     };
-    let engine = Engine::start(parts, engine_options(config), metrics)
-        .await
-        .map_err(|error| anyhow!("the daemon cannot start: {error}"))?;
+    let engine = Engine::start(parts, engine_options(config), metrics).await.map_err(|error| {
+        let data_dir = config.data_dir.display();
+        anyhow!("the daemon cannot start with its data in {data_dir}: {error}")
+    })?;
+    let key = match config.insecure {
+        true => None,
+        false => match keys::admin::ensure(&engine, &config.data_dir).await {
+            Ok(key) => Some(key),
+            Err(error) => {
+                // Report why there is no key, not errors during the shutdown.
+                let _ = engine.shutdown().await;
+                return Err(error);
+            }
+        },
+    };
     let closing = CancellationToken::new();
     let doors = open_doors(config, listeners, &engine, clock, &closing);
-    Ok(Running { address, bedrock, engine, doors, closing })
+    Ok(Running { address, bedrock, engine, key, doors, closing })
 }
 
 fn address_of(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
@@ -82,6 +100,7 @@ fn open_doors(
     let version = env!("CARGO_PKG_VERSION");
     if let Some(listener) = listeners.bedrock {
         let options = windlass_door_bedrock::Options {
+            allow: config.bedrock.allow.clone(),
             version,
             clock: clock.clone(),
             ..windlass_door_bedrock::Options::new(config.bedrock.tenant.clone())
@@ -95,6 +114,7 @@ fn open_doors(
         header_timeout: config.http.header_timeout,
         body_timeout: config.http.body_timeout,
         connections_max: config.http.connections_max,
+        access: if config.insecure { Access::Everybody } else { Access::Keys },
         sites: sites(config),
         version,
         clock,
@@ -141,16 +161,21 @@ fn open_store(path: &Path, metrics: &Arc<Metrics>) -> anyhow::Result<SqliteStore
     let metrics = Arc::clone(metrics);
     options.on_commit = Some(Arc::new(move |took, _| metrics.store_committed(took)));
     let opened = SqliteStore::open(options);
-    opened.map_err(|error| anyhow!("cannot open the store: {error}"))
+    opened.map_err(|error| anyhow!("cannot open the store {}: {error}", path.display()))
 }
 
 /// Daemons that share a data directory each have their own scratch directory in it. The next daemon
 /// reuses and clears one that a killed daemon left behind.
-fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
+fn open_runner(
+    config: &Config,
+    path: String,
+    doors: Vec<SocketAddr>,
+) -> anyhow::Result<LocalRunner> {
     let scratch = std::path::absolute(config.data_dir.join("scratch"));
     let scratch = scratch.context("cannot determine the working directory")?;
     for number in 1..=SYSID_MAX {
-        let options = runner_options(config, scratch.join(number.to_string()), path.clone())?;
+        let scratch_dir = scratch.join(number.to_string());
+        let options = runner_options(config, scratch_dir, path.clone(), doors.clone())?;
         match LocalRunner::new(options) {
             Err(windlass_runner::Error::ScratchInUse { .. }) => {}
             made => return Ok(made?),
@@ -159,17 +184,21 @@ fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
     bail!("all {SYSID_MAX} scratch directories in {} are in use", scratch.display())
 }
 
-/// Options of the runner, with the handlers' private directories below `scratch_dir`.
+/// Options of the runner, with the handlers' private directories below `scratch_dir`. The daemon
+/// listens on `doors`.
 pub(crate) fn runner_options(
     config: &Config,
     scratch_dir: PathBuf,
     path: String,
+    doors: Vec<SocketAddr>,
 ) -> anyhow::Result<windlass_runner::Options> {
     Ok(windlass_runner::Options {
         scratch_dir,
         log_bytes_max: config.job.log_bytes_max,
         path,
         isolation: isolation_options(config)?,
+        network: NetworkOptions::of_machine(config.isolation.network_allow.clone(), doors)
+            .context("cannot read the addresses of this machine")?,
         contexts: context_bounds(config),
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         clock: Arc::new(SystemClock),
@@ -191,17 +220,23 @@ fn context_bounds(config: &Config) -> windlass_runner::Bounds {
     }
 }
 
-/// Handlers never see the data directory, nor a store outside of it.
+/// Handlers never see the data directory, a store outside of it, or files with keys.
 fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
     let mut hidden = Vec::new();
-    for path in [&config.data_dir, &config.store] {
+    let places = keys::Places::of_process();
+    let runtime = places.runtime.as_deref().map(keys::runtime::directory);
+    let saved = keys::saved::path(&places);
+    let ours = [&config.data_dir, &config.store];
+    for path in ours.into_iter().chain(&runtime).chain(&saved) {
         let path = std::path::absolute(path).context("cannot determine the working directory")?;
         // Hide both the link and its target.
         hidden.extend(path.canonicalize());
         hidden.push(path);
     }
-    let crate::config::Isolation { landlock, read, write, limits } = config.isolation.clone();
-    Ok(IsolationOptions { landlock, read, write, hidden, limits })
+    let crate::config::Isolation { level, landlock, read, write, limits, .. } =
+        config.isolation.clone();
+    let defaults = IsolationOptions::default();
+    Ok(IsolationOptions { level, landlock, read, write, hidden, limits, ..defaults })
 }
 
 fn engine_options(config: &Config) -> windlass_engine::Options {
@@ -229,6 +264,7 @@ fn engine_options(config: &Config) -> windlass_engine::Options {
         timeout: config.job.timeout,
         retry: config.retry.clone(),
         retention: config.job.retention,
+        maxima: config.maxima.clone(),
         stop_grace: config.stop_grace,
         journal_segment_bytes_max: config.journal_segment_bytes_max,
         journal_keep: std::time::Duration::ZERO,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use windlass_core::limit::LOG_BYTES_MAX;
 use windlass_core::time::SystemClock;
 use windlass_core::{HandlerOptions, HandlerSpec, Lang};
+use windlass_runner::network::NetworkOptions;
 use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
 
 use crate::engine::daemon;
@@ -68,6 +69,7 @@ pub(crate) fn runner(dir: &Path) -> anyhow::Result<LocalRunner> {
     let options = Options {
         scratch_dir: dir.join("scratch"),
         log_bytes_max: LOG_BYTES_MAX,
+        network: NetworkOptions::of_machine(Vec::new(), Vec::new())?,
         path: std::env::var("PATH")?,
         isolation: IsolationOptions::default(),
         contexts: BOUNDS,

@@ -65,13 +65,16 @@ pub(crate) fn run(role: Role, dir: &Path) -> anyhow::Result<()> {
     served
 }
 
-/// Windlass's own doors, with their default settings.
+/// Windlass's own doors, with their default settings but without keys (see row `key-check`).
 async fn serve_both(http: TcpListener, bedrock: TcpListener, engine: Engine) -> anyhow::Result<()> {
     let never = CancellationToken::new();
     let options = windlass_door_bedrock::Options::new(Tenant::new(TENANT)?);
     let door = windlass_door_bedrock::Door::new(engine.clone(), options);
     let second = door.serve(bedrock, never.clone());
-    let options = windlass_door_http::Options::default();
+    let options = windlass_door_http::Options {
+        access: windlass_door_http::Access::Everybody,
+        ..windlass_door_http::Options::default()
+    };
     let first = windlass_door_http::serve(http, engine, options, never);
     tokio::try_join!(first, second).context("a door failed")?;
     Ok(())

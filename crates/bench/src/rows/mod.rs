@@ -6,6 +6,7 @@ mod backlog;
 mod bedrock_cycles;
 mod bulk_adds;
 mod jobd_commands;
+mod key_check;
 mod many_types;
 mod small_adds;
 mod start_latency;
@@ -27,7 +28,7 @@ pub(crate) struct Entry {
     measure: fn(&Path, &Scale) -> anyhow::Result<Outcome>,
 }
 
-pub(crate) static ROWS: [Entry; 9] = [
+pub(crate) static ROWS: [Entry; 10] = [
     Entry {
         number: 1,
         name: "accept-latency",
@@ -76,6 +77,12 @@ pub(crate) static ROWS: [Entry; 9] = [
         name: "many-types",
         what: "a new type beside a million others",
         measure: many_types::measure,
+    },
+    Entry {
+        number: 13,
+        name: "key-check",
+        what: "the check of an API key, beside 10,000 others",
+        measure: key_check::measure,
     },
 ];
 

@@ -9,15 +9,17 @@ use crate::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Progress, Token};
+use crate::key::{Key, KeyId, NewKey};
 use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::outcome::Json;
 use crate::store::{
     Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
-    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
-    NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement, Settles,
-    Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
+    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision, KeyRotate, Keys,
+    LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer,
+    Settled, Settlement, Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob,
+    WaitingType, Waits,
 };
 use crate::time::Timestamp;
 
@@ -123,6 +125,10 @@ impl Waits for MemoryStore {
     async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error> {
         self.before("type_named").await;
         Ok(self.open()?.type_named(&look))
+    }
+
+    async fn type_unhandled(&self, keys: Vec<TypeKey>) -> Result<Vec<TypeKey>, Error> {
+        Ok(self.open()?.type_unhandled(keys))
     }
 }
 
@@ -320,6 +326,47 @@ impl Handlers for MemoryStore {
     async fn type_settings_get(&self, key: &TypeKey) -> Result<TypeSettings, Error> {
         let state = self.open()?;
         Ok(state.types.get(key).map(|row| row.settings.clone()).unwrap_or_default())
+    }
+}
+
+#[async_trait]
+impl Keys for MemoryStore {
+    async fn key_put(&self, new: NewKey) -> Result<Key, Error> {
+        self.open()?.synced().key_put(new)
+    }
+
+    async fn key_find(&self, id: KeyId) -> Result<Option<Key>, Error> {
+        Ok(self.open()?.key_find(id))
+    }
+
+    async fn key_list(
+        &self,
+        tenant: Option<&Tenant>,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<Key>, Error> {
+        Ok(self.open()?.key_list(tenant, after, limit))
+    }
+
+    async fn key_revoke(&self, tenant: Option<&Tenant>, id: KeyId) -> Result<Option<Key>, Error> {
+        Ok(self.open()?.synced().key_revoke(tenant, id))
+    }
+
+    async fn key_rotate(&self, rotate: KeyRotate) -> Result<Option<Key>, Error> {
+        self.open()?.synced().key_rotate(rotate)
+    }
+
+    async fn key_touch(&self, ids: Vec<KeyId>) -> Result<(), Error> {
+        self.open()?.key_touch(&ids);
+        Ok(())
+    }
+
+    async fn key_changed(
+        &self,
+        since: KeyRevision,
+        limit: usize,
+    ) -> Result<Vec<(KeyRevision, Key)>, Error> {
+        Ok(self.open()?.key_changed(since, limit))
     }
 }
 

@@ -14,6 +14,7 @@ mod family;
 mod fault;
 mod handler;
 mod insert;
+mod key;
 mod read;
 mod run;
 mod sysid;
@@ -30,9 +31,10 @@ use bytes::Bytes;
 use crate::handler::{Handler, HandlerId, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Progress, Token};
+use crate::key::KeyId;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
-use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId, Revision};
+use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId, KeyRevision, Revision};
 use crate::sync::lock;
 use crate::time::{Clock, Moment, SystemClock, Timestamp};
 
@@ -83,6 +85,11 @@ impl MemoryStore {
     /// A test aid: how often types were searched by name.
     pub fn named_looks(&self) -> u64 {
         self.locked().named_looks
+    }
+
+    /// A test aid: how often it was asked which types have no handler.
+    pub fn handlers_asked(&self) -> u64 {
+        self.locked().handlers_asked
     }
 
     /// A test aid: while they are held, a read of the counts of all types does not return.
@@ -151,6 +158,8 @@ struct State {
     /// When pieces without a job were put.
     pieces_waiting: BTreeMap<JobId, Timestamp>,
     keys: BTreeMap<(Tenant, String), IdempotencyRecord>,
+    api_keys: BTreeMap<KeyId, key::KeyRow>,
+    key_revision: KeyRevision,
     marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
     boot_newest: Boot,
@@ -174,6 +183,7 @@ struct State {
     beats_held: bool,
     held: Vec<Waker>,
     named_looks: u64,
+    handlers_asked: u64,
 }
 
 /// One job with all its data, except the pieces of its payload.

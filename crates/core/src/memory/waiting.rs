@@ -115,6 +115,12 @@ impl State {
         NamedTypes { types, next: next.flatten(), full }
     }
 
+    pub(super) fn type_unhandled(&mut self, mut keys: Vec<TypeKey>) -> Vec<TypeKey> {
+        self.handlers_asked += 1;
+        keys.retain(|key| !self.is_handled(key));
+        keys
+    }
+
     /// This type may have changed: gives it a new revision.
     pub(super) fn touch(&mut self, key: &TypeKey) {
         self.revision += 1;

@@ -15,9 +15,9 @@
 //!
 //! **Durability.** `job_insert`, `job_settle` and `job_decide` take a `Durability`. Other changes
 //! on behalf of clients, numbers of daemons and boot numbers are durable when the call returns.
-//! Claims, takes, renewals, beats, released numbers, progress, pieces of payloads, give-ups and
-//! purges are relaxed: a store may forget them until its next synced change, and each can be done
-//! again.
+//! Claims, takes, renewals, beats, released numbers, progress, pieces of payloads, give-ups, purges
+//! and the times of use of keys are relaxed: a store may forget them until its next synced change,
+//! and each can be done again.
 //!
 //! **Damage.** A job that cannot be read is `Error::Corrupt` for calls about that job or its
 //! family, and does not affect calls about others.
@@ -35,6 +35,7 @@
 //! | `Decides` | change jobs by a pure decision |
 //! | `Reads` | read jobs, logs, results, counts |
 //! | `Handlers` | handlers and settings of types |
+//! | `Keys` | API keys |
 //! | `SqlStore` | optional: SQL queries |
 
 mod change;
@@ -44,6 +45,7 @@ mod decide;
 mod error;
 mod handler;
 mod insert;
+mod key;
 mod read;
 mod settle;
 pub mod sql;
@@ -61,6 +63,7 @@ pub use insert::{
     Add, Added, IdempotencyKey, IdempotencyRecord, Insert, Inserted, Insertion, Inserts, JournalId,
     JournalMark, Piece,
 };
+pub use key::{KeyReplacement, KeyRevision, KeyRotate, Keys};
 pub use read::{AttemptLog, List, Page, Reads, TypeStats, TypedJob};
 pub use settle::{SettleAnswer, Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
@@ -69,15 +72,17 @@ pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, Wa
 /// All traits, for callers that use a store by its concrete type instead of as `dyn Store`.
 pub mod prelude {
     pub use super::{
-        Changes, Claims, Daemons, Decides, Handlers, Inserts, Reads, Settles, SqlStore, Store,
-        Waits,
+        Changes, Claims, Daemons, Decides, Handlers, Inserts, Keys, Reads, Settles, SqlStore,
+        Store, Waits,
     };
 }
 
 /// The whole contract. A caller holds a `dyn Store`; a store implements the traits by area.
 #[async_trait]
 pub trait Store:
-    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + 'static
+    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys
+where
+    Self: 'static,
 {
     fn capabilities(&self) -> Capabilities;
 

@@ -49,6 +49,9 @@ pub trait Waits: Send + Sync {
 
     /// Open types of one tenant by name, with or without a handler.
     async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error>;
+
+    /// Those of these types that have no handler, in the same order.
+    async fn type_unhandled(&self, keys: Vec<TypeKey>) -> Result<Vec<TypeKey>, Error>;
 }
 
 /// The number of a change to waiting types.

@@ -23,7 +23,7 @@ use windlass_core::time::SystemClock;
 use windlass_core::{
     AttemptId, Handler, HandlerId, HandlerSpec, Invalid, JobId, Json, Lang, Payload, Runner, Status,
 };
-use windlass_door_http::Options;
+use windlass_door_http::{Access, Options};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts, RealDisk};
 use windlass_test_kit::wait::{in_time, pause};
@@ -34,6 +34,7 @@ pub struct Daemon {
     pub address: SocketAddr,
     pub store: Arc<MemoryStore>,
     pub runner: Arc<FakeRunner>,
+    pub engine: Engine,
     pub shutdown: CancellationToken,
     pub serving: JoinHandle<std::io::Result<()>>,
     pub data: TempDir,
@@ -54,14 +55,16 @@ impl Daemon {
         let engine_options = windlass_engine::Options::new(data.path().to_owned());
         let engine =
             Engine::start(parts, engine_options, Arc::new(Metrics::default())).await.unwrap();
-        let mut options = Options { version: "1.2.3", ..Options::default() };
+        let mut options =
+            Options { version: "1.2.3", access: Access::Everybody, ..Options::default() };
         adjust(&mut options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let serving = windlass_door_http::serve(listener, engine, options, shutdown.clone());
+        let serving =
+            windlass_door_http::serve(listener, engine.clone(), options, shutdown.clone());
         let serving = tokio::spawn(serving);
-        Daemon { address, store, runner, shutdown, serving, data }
+        Daemon { address, store, runner, engine, shutdown, serving, data }
     }
 
     /// One request on its own connection.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test's own helpers")]
 
+mod access;
 mod add;
 mod client;
 mod connection;

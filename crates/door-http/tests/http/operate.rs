@@ -134,10 +134,11 @@ async fn every_route_of_the_document_is_served_and_refuses_unknown_parameters() 
     assert_eq!(daemon.leftovers().await, [] as [String; 0]);
 }
 
-fn fill(template: &str) -> String {
+pub fn fill(template: &str) -> String {
     let segments = template.split('/').map(|segment| match segment {
         "{tenant}" | "{client}" => "acme",
         "{type}" => "t",
+        "{id}" if template.starts_with("/v1/keys") => "0123456789abcdef",
         "{id}" | "{id_or_type}" => "1",
         plain => plain,
     });
@@ -145,11 +146,12 @@ fn fill(template: &str) -> String {
 }
 
 /// A body that the route would accept without the parameter.
-fn valid_body(line: &str) -> String {
+pub fn valid_body(line: &str) -> String {
     let path = line.split('?').next().unwrap();
     let body: Value = match path.rsplit('/').next().unwrap() {
         "requeue" => json!({"type": "t", "state": "failed"}),
-        "claim" | "settings" => json!({}),
+        "keys" => json!({"role": "metrics"}),
+        "claim" | "settings" | "rotate" => json!({}),
         "renew" | "release" => json!({"token": 1}),
         "finish" => json!({"token": 1, "status": 200}),
         "progress" => json!({"token": 1, "percent": 1}),

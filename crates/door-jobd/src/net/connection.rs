@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use windlass_net::{Memory, Share, tcp};
 
 use super::peer::{Handler, Peer};
+use super::tries::{Tries, Try};
 use crate::log::Log;
 use crate::password::Password;
 use crate::wire::{self, ANSWER_BYTES_MAX, MESSAGE_BYTES_MAX, Message, Request, Splitter};
@@ -42,7 +43,8 @@ pub(crate) async fn connect(
     let peer = Peer::new(stream.peer_addr()?, password, CancellationToken::new(), log);
     peer.log().debug("connection established");
     let (closing, memory) = (CancellationToken::new(), Memory::new(MEMORY_BYTES_MAX));
-    let rules = ConnectionRules { password: None, closing, memory };
+    let tries = Tries::default();
+    let rules = ConnectionRules { password: None, tries, closing, memory };
     tokio::spawn(converse(stream, peer.clone(), handler, rules));
     Ok(peer)
 }
@@ -51,6 +53,8 @@ pub(crate) async fn connect(
 pub(super) struct ConnectionRules {
     /// The password that the first request must carry; `None` if the peer has full access.
     pub password: Option<Password>,
+    /// Wrong passwords of all connections.
+    pub tries: Tries,
     /// When cancelled, nothing more is read, and requests in progress are answered.
     pub closing: CancellationToken,
     pub memory: Memory,
@@ -63,11 +67,12 @@ pub(super) async fn converse(
     handler: Arc<dyn Handler>,
     rules: ConnectionRules,
 ) {
-    let ConnectionRules { password, closing, memory } = rules;
+    let ConnectionRules { password, tries, closing, memory } = rules;
     let mut reader = Reader {
         peer: peer.clone(),
         handler: handler.clone(),
         password,
+        tries,
         splitter: Splitter::default(),
         share: memory.share(),
         under_way: TaskTracker::new(),
@@ -127,6 +132,7 @@ struct Reader {
     handler: Arc<dyn Handler>,
     /// `None` if the peer has full access.
     password: Option<Password>,
+    tries: Tries,
     splitter: Splitter,
     share: Share,
     under_way: TaskTracker,
@@ -207,9 +213,15 @@ impl Reader {
     async fn take_request(&mut self, request: Request) -> Result<(), CloseWhen> {
         if let Some(password) = &self.password {
             let given = request.password.as_ref().and_then(Password::reveal);
-            if !given.is_some_and(|given| password.matches(given)) {
-                self.peer.log().warn("closing a connection: invalid password");
-                self.refuse(request.no, "invalid password");
+            let is_right = || given.is_some_and(|given| password.matches(given));
+            let error = match self.tries.compare(self.peer.addr().ip(), is_right).await {
+                Try::Right => None,
+                Try::Wrong => Some("invalid password"),
+                Try::Refused => Some("too many wrong passwords, try again later"),
+            };
+            if let Some(error) = error {
+                self.peer.log().warn(format_args!("closing a connection: {error}"));
+                self.refuse(request.no, error);
                 return Err(CloseWhen::QueueWritten);
             }
             self.password = None;

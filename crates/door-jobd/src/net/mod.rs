@@ -7,6 +7,7 @@ mod peer;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tries;
 
 pub(crate) use connection::connect;
 pub(crate) use peer::{AskError, Handler, Peer};

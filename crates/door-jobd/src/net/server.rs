@@ -13,6 +13,7 @@ use windlass_net::{Connections, Memory, accept};
 
 use super::connection::{ConnectionRules, MEMORY_BYTES_MAX, converse};
 use super::peer::{Handler, Peer};
+use super::tries::Tries;
 use crate::log::Log;
 use crate::password::Password;
 
@@ -83,7 +84,7 @@ impl Server {
     ) {
         let Server { listener, access, log, connections_max, memory } = self;
         let slots = Arc::new(Semaphore::new(connections_max));
-        let connections = Connections::default();
+        let (connections, tries) = (Connections::default(), Tries::default());
         let tell = |error| log.error(format_args!("cannot accept a connection: {error}"));
         loop {
             let (stream, addr) = tokio::select! {
@@ -98,7 +99,8 @@ impl Server {
             // A separate token, to avoid contention on a shared one.
             let closing = stop.child_token();
             let password = access.password_for(addr.ip());
-            let rules = ConnectionRules { password, closing, memory: memory.clone() };
+            let (tries, memory) = (tries.clone(), memory.clone());
+            let rules = ConnectionRules { password, tries, closing, memory };
             connections.spawn_whole(slot, |cut| {
                 let peer = Peer::new(addr, None, cut, &log);
                 converse(stream, peer, handler.clone(), rules)

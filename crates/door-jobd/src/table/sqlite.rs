@@ -204,7 +204,11 @@ fn value(value: ValueRef<'_>) -> Value {
 }
 
 fn fault(error: Error) -> Fault {
-    let reason = error.to_string();
+    // The message about a file that cannot be opened shows its path, and clients see the reason.
+    let reason = match &error {
+        Error::SqliteFailure(code, _) if code.code == ErrorCode::CannotOpen => code.to_string(),
+        error => error.to_string(),
+    };
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Clash(reason),
         Some(

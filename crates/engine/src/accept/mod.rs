@@ -25,7 +25,7 @@ use windlass_core::limit::{BATCH_JOBS_MAX, PAYLOAD_INLINE_BYTES_MAX};
 use windlass_core::runner::Emitted;
 use windlass_core::size::format_size;
 use windlass_core::store::{self, IdempotencyKey, IdempotencyRecord};
-use windlass_core::{Invalid, JobId, NewJob, Payload, Tenant, TypeKey};
+use windlass_core::{Invalid, JobId, Maxima, NewJob, Payload, Tenant, TypeKey};
 use windlass_journal::{AddPayload, Entry};
 
 use crate::api::{AddJob, Added};
@@ -49,7 +49,7 @@ pub(crate) async fn add(
     jobs: Vec<AddJob>,
     idempotency: Option<IdempotencyKey>,
 ) -> Result<Added, Error> {
-    check(&jobs)?;
+    check(&jobs, &shared.options.maxima)?;
     let (began, count) = (shared.clock.steady(), jobs.len());
     let store_only = any_goes_to_store(&jobs);
     if idempotency.is_none() && !store_only {
@@ -102,7 +102,7 @@ async fn make_sure_number_is_ours(shared: &Shared) -> Result<(), Error> {
     }
 }
 
-fn check(jobs: &[AddJob]) -> Result<(), Error> {
+fn check(jobs: &[AddJob], maxima: &Maxima) -> Result<(), Error> {
     if jobs.is_empty() {
         return Err(Invalid::new("jobs", "an add needs at least one job").into());
     }
@@ -115,6 +115,7 @@ fn check(jobs: &[AddJob]) -> Result<(), Error> {
         if let Some(key) = &job.options.unique {
             check_key("unique", key)?;
         }
+        maxima.check_timeout(job.options.timeout)?;
     }
     if jobs.len() > BATCH_JOBS_MAX && any_goes_to_store(jobs) {
         let reason =

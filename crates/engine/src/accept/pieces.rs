@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use windlass_core::JobId;
+use windlass_core::file_name::FileName;
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
 use windlass_core::store::{self, Piece};
 use windlass_journal::{Disk, on_disk};
@@ -26,7 +27,7 @@ impl From<NotPut> for Error {
     fn from(not_put: NotPut) -> Error {
         match not_put {
             NotPut::Unreadable(file, error) => {
-                Error::Unavailable(format!("cannot read {}: {error}", file.display()))
+                Error::Unavailable(format!("cannot read {}: {error}", FileName(&file)))
             }
             NotPut::Store(error) => store_error(error),
         }

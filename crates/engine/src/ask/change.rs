@@ -150,6 +150,7 @@ pub(crate) async fn handler_set(
     spec: HandlerSpec,
 ) -> Result<HandlerId, Error> {
     spec.check()?;
+    shared.options.maxima.check_options(&spec.options)?;
     shared.runner.check(&spec)?;
     shared.runner.compile(key, &spec).await?;
     let id = shared.journal.make_id().map_err(storage_error)?;
@@ -193,6 +194,7 @@ pub(crate) async fn settings_put(
     settings: TypeSettings,
 ) -> Result<(), Error> {
     settings.check()?;
+    shared.options.maxima.check_settings(&settings)?;
     shared.store.type_settings_put(key, settings.clone()).await.map_err(store_error)?;
     shared.ready.scheduler().set_settings(key, settings);
     shared.ready.look();

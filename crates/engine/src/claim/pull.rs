@@ -28,6 +28,7 @@ const TRIES_MAX: usize = 16;
 /// Claims jobs for a worker; waits when there are none.
 pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Claimed>, Error> {
     PULL_JOBS.check("limit", wish.limit)?;
+    shared.options.maxima.check_lease(wish.lease)?;
     let interest = Interest {
         tenant: wish.tenant.clone(),
         names: wish.types.iter().map(|text| Pattern::of(text)).collect(),

@@ -108,10 +108,7 @@ impl Look {
     async fn changes(&mut self, due: bool) -> Result<(), store::Error> {
         self.shared.ready.look_wanted.store(false, Ordering::SeqCst);
         let next_due = self.shared.ready.next_due.send_replace(None);
-        let looked = match self.changes_of_handled().await {
-            Ok(newest) => self.changes_of_unhandled(newest).await,
-            Err(error) => Err(error),
-        };
+        let looked = self.all_changes().await;
         let shared = &self.shared;
         match &looked {
             Ok(()) if due => shared.ready.waitlist.wake_hidden(),
@@ -120,6 +117,12 @@ impl Look {
             Err(_) => next_due.into_iter().for_each(|at| shared.ready.announce_due(at)),
         }
         looked
+    }
+
+    async fn all_changes(&mut self) -> Result<(), store::Error> {
+        let newest = self.changes_of_handled().await?;
+        self.changes_of_unhandled(newest).await?;
+        self.ask_about_unknown().await
     }
 
     /// Returns the newest revision in the store.
@@ -159,6 +162,19 @@ impl Look {
         if more {
             shared.ready.look_wanted.store(true, Ordering::SeqCst);
         }
+        Ok(())
+    }
+
+    /// Asks which of the types that made this look necessary have no handler, so that their next
+    /// jobs do not.
+    async fn ask_about_unknown(&self) -> Result<(), store::Error> {
+        let shared = &self.shared;
+        let unknown = shared.ready.scheduler().unknown_types();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let without = shared.store.type_unhandled(unknown.clone()).await?;
+        shared.ready.scheduler().note_unhandled(&unknown, &without);
         Ok(())
     }
 

@@ -12,6 +12,8 @@ use crate::shared::Shared;
 pub(crate) struct Policy {
     pub retry: RetryPolicy,
     pub timeout: Duration,
+    /// Stored jobs may ask for more, if it was lowered since.
+    pub timeout_max: Duration,
     pub retention: Duration,
 }
 
@@ -30,8 +32,13 @@ impl Policy {
             timeout: own
                 .and_then(|own| own.timeout)
                 .or(settings.timeout)
-                .unwrap_or(options.timeout),
-            retention: settings.retention.unwrap_or(options.retention),
+                .unwrap_or(options.timeout)
+                .min(options.maxima.timeout),
+            timeout_max: options.maxima.timeout,
+            retention: settings
+                .retention
+                .unwrap_or(options.retention)
+                .min(options.maxima.retention),
         }
     }
 
@@ -49,7 +56,7 @@ impl Policy {
 
     /// The time limit of one attempt of `job`.
     pub(crate) fn timeout_of(&self, job: &Job) -> Duration {
-        job.timeout.unwrap_or(self.timeout)
+        job.timeout.unwrap_or(self.timeout).min(self.timeout_max)
     }
 }
 
@@ -57,7 +64,7 @@ impl Policy {
 mod tests {
     use super::*;
     use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
-    use windlass_core::{HandlerId, TypeKey};
+    use windlass_core::{HandlerId, NewJob, Payload, Timestamp, TypeKey};
 
     #[test]
     fn a_handlers_own_options_win_over_the_types_settings_over_the_defaults() {
@@ -77,9 +84,28 @@ mod tests {
         let handler = Handler {
             id: HandlerId::new(1).unwrap(),
             key: TypeKey::new("a", "t").unwrap(),
-            created_at: windlass_core::Timestamp(0),
+            created_at: Timestamp(0),
             spec,
         };
         assert_eq!(Policy::of(Some(&handler), &settings, &options).timeout, seconds(3));
+    }
+
+    #[test]
+    fn stored_times_above_their_maxima_are_lowered() {
+        let seconds = Duration::from_secs;
+        let mut options = Options::new("data".into());
+        options.maxima.timeout = seconds(5);
+        options.maxima.retention = seconds(6);
+        let settings = TypeSettings {
+            timeout: Some(seconds(50)),
+            retention: Some(seconds(60)),
+            ..TypeSettings::default()
+        };
+        let policy = Policy::of(None, &settings, &options);
+        assert_eq!((policy.timeout, policy.retention), (seconds(5), seconds(6)));
+        let (id, key) = (HandlerId::new(1).unwrap(), TypeKey::new("a", "t").unwrap());
+        let new = NewJob::new(id, key, Payload::Inline("".into()), Timestamp(0));
+        let job = Job::queued(NewJob { timeout: Some(seconds(70)), ..new });
+        assert_eq!(policy.timeout_of(&job), seconds(5));
     }
 }

@@ -24,6 +24,7 @@
 //!   store's position.
 //! - unhandled: the types that it suspects and its place among them; a type that it skips has its
 //!   turn in the next round.
+//! - keys: a use that is not noted is noted with the next one, a minute later.
 //! - beat, reap, purge, listen, clock: have no state to lose. Each pass starts from the store or
 //!   the clock.
 

@@ -34,7 +34,7 @@ pub(crate) fn of(disk: &dyn Disk, data_dir: &Path, fresh: u64) -> io::Result<u64
     let bytes = usize::try_from(disk.bytes(&path)?).unwrap_or(usize::MAX).min(FILE_BYTES_MAX);
     let text = String::from_utf8(disk.read(&path, 0, bytes)?).unwrap_or_default();
     text.trim().parse().map_err(|_| {
-        let what = format!("{} does not hold a number", path.display());
+        let what = format!("the file {FILE_NAME} does not hold a number");
         io::Error::new(io::ErrorKind::InvalidData, what)
     })
 }

@@ -35,6 +35,7 @@ mod draw;
 mod feed;
 mod line;
 pub(crate) mod rate;
+mod unhandled;
 mod weighted;
 pub(crate) mod window;
 
@@ -50,6 +51,7 @@ use crate::options::Fairness;
 use feed::Feed;
 use line::Line;
 use rate::Rates;
+use unhandled::Unhandled;
 use weighted::WeightedSet;
 
 /// One pick in this many has a floor. Every second floor is just below the type's most urgent jobs,
@@ -91,8 +93,7 @@ pub(crate) struct Scheduler {
     /// Idle types, the longest idle first; entries may be outdated.
     idle: VecDeque<(TypeKey, u64)>,
     idle_number: u64,
-    /// Types without a handler: their jobs are no reason to look at the store.
-    unhandled: HashSet<TypeKey>,
+    unhandled: Unhandled,
     /// Tenants whose feed is in these states.
     short: Line<Tenant>,
     dry: Line<Tenant>,
@@ -172,7 +173,7 @@ impl Scheduler {
             waiting: 0,
             idle: VecDeque::new(),
             idle_number: 0,
-            unhandled: HashSet::new(),
+            unhandled: Unhandled::default(),
             short: Line::default(),
             dry: Line::default(),
             crowded: Line::default(),

@@ -20,8 +20,6 @@ pub(super) const TENANTS_MAX: usize = 100_000;
 const NEWCOMERS_MAX: usize = 10_000;
 /// Idle types that are remembered with their handlers and settings.
 const IDLE_TYPES_MAX: usize = 20_000;
-/// Remembered types without a handler; when there are more, all are forgotten.
-const UNHANDLED_TYPES_MAX: usize = 20_000;
 
 impl Scheduler {
     /// `ready` more jobs of a type may run now. False when only a look at the store can show
@@ -30,7 +28,7 @@ impl Scheduler {
         let look = self.look;
         let served = self.is_served(key);
         let Some(entry) = self.types.get_mut(key).filter(|entry| entry.handler.is_some()) else {
-            return self.unhandled.contains(key);
+            return self.unhandled.contains(key, look);
         };
         entry.noted += ready;
         let before = if entry.noted_in.0 == look { entry.noted_in.1 } else { 0 };
@@ -125,7 +123,7 @@ impl Scheduler {
     pub(super) fn admit(&mut self, seen: WaitingType) -> bool {
         let ours = self.only.as_ref().is_none_or(|only| only.contains(&seen.key.tenant));
         if seen.handler.is_none() {
-            self.note_unhandled(&seen.key);
+            self.unhandled.insert(&seen.key);
         } else {
             self.unhandled.remove(&seen.key);
         }
@@ -149,13 +147,6 @@ impl Scheduler {
         }
         self.place(&key);
         true
-    }
-
-    fn note_unhandled(&mut self, key: &TypeKey) {
-        if self.unhandled.len() >= UNHANDLED_TYPES_MAX {
-            self.unhandled.clear();
-        }
-        self.unhandled.insert(key.clone());
     }
 
     /// Applies settings from any source. A new rate shortens or extends the current rest.

@@ -18,6 +18,7 @@ use crate::shared::Shared;
 use super::verdict::{self, Cause, Rules};
 
 pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Result<(), Error> {
+    shared.options.maxima.check_lease(by)?;
     let renew = Renew { leases: vec![lease.clone()], hold: Some(by) };
     let lost = shared.store.job_renew(renew).await.map_err(store_error)?;
     if lost.is_empty() { Ok(()) } else { Err(lost_or_unknown(shared, &lease).await) }

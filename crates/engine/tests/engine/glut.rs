@@ -9,7 +9,9 @@ use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Insert};
 use windlass_core::time::SystemClock;
 use windlass_core::{Clock, JobId, NewJob, Payload, State, TypeKey};
+use windlass_engine::Options;
 use windlass_engine::api::PullClaim;
+use windlass_test_kit::wait::eventually;
 
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{PATIENCE, ended};
@@ -96,4 +98,27 @@ async fn new_types_without_a_handler_are_not_read_when_their_jobs_are_added() {
     assert_eq!(daemon.engine.types(&glut).await.unwrap().len(), 500);
     first_job_runs(&daemon, &key("acme", "t")).await;
     assert!(store.types_reported() < 100, "{} types were read", store.types_reported());
+}
+
+/// While a look is held, the dispatcher starts nothing.
+#[tokio::test]
+async fn further_jobs_of_a_type_without_a_handler_do_not_make_the_dispatcher_look() {
+    let store = Arc::new(MemoryStore::default());
+    let never = 10 * PATIENCE;
+    let polls_never = |options: &mut Options| {
+        (options.poll_min, options.poll_max) = (never, never);
+    };
+    let daemon = Daemon::start_on(store.clone(), polls_never).await;
+    let (bare, t) = (key("acme", "bare"), key("acme", "t"));
+    daemon.engine.add(&bare, jobs(&["x"]), None).await.unwrap();
+    eventually("it was asked about", || (store.handlers_asked() > 0).then_some(())).await;
+    first_job_runs(&daemon, &t).await;
+    store.hold_looks(true);
+    for _ in 0..3 {
+        daemon.engine.add(&bare, jobs(&["x"]), None).await.unwrap();
+        let added = daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap();
+        assert_eq!(ended(&daemon, &t, added.ids[0]).await, State::Finished);
+    }
+    assert_eq!((store.handlers_asked(), store.looks_waiting()), (1, 0));
+    store.hold_looks(false);
 }

@@ -50,11 +50,9 @@ use self::ready::Ready;
 use self::request::BatchRequest;
 use self::start::Unready;
 use self::turn::{AfterTurn, Turn, TurnParameters, report_unbegun};
-use crate::Options;
-use crate::isolate::{Isolation, set_cpu_budget};
 use crate::output::Output;
-use crate::scratch::Scratch;
 use crate::stop::Watch;
+use crate::{Ground, Options};
 
 /// A context is replaced after this many jobs, unless its handler sets a number.
 const CONTEXT_JOBS_DEFAULT: u32 = 10_000;
@@ -77,9 +75,7 @@ struct CallerLink<'a> {
 pub(crate) struct Contexts {
     pool: Arc<Pool>,
     paces: Arc<Paces>,
-    scratch: Arc<Scratch>,
-    isolation: Arc<Isolation>,
-    path: Arc<str>,
+    ground: Arc<Ground>,
     log_bytes_max: usize,
     clock: Arc<dyn Clock>,
     /// Bounds the contexts that only compile.
@@ -89,17 +85,11 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    pub(crate) fn new(
-        scratch: Arc<Scratch>,
-        isolation: Arc<Isolation>,
-        options: &Options,
-    ) -> Contexts {
+    pub(crate) fn new(ground: Arc<Ground>, options: &Options) -> Contexts {
         Contexts {
             pool: Pool::new(options.contexts),
             paces: Arc::new(Paces::new(options.cores)),
-            scratch,
-            isolation,
-            path: options.path.as_str().into(),
+            ground,
             log_bytes_max: options.log_bytes_max,
             clock: Arc::clone(&options.clock),
             compilers: Arc::new(Semaphore::new(COMPILERS_MAX)),
@@ -162,17 +152,16 @@ impl Contexts {
         let number = context.number_of(handler.id).unwrap_or_default();
         let marked = Turn::marks_wanted(&context);
         let jobs_max = context_jobs.saturating_sub(context.jobs).max(1) as usize;
-        let request =
-            BatchRequest::take(waiting, jobs_max, number, marked, pieces, &context.process.dir)
-                .await;
+        let inbox = context.process.inbox();
+        let request = BatchRequest::take(waiting, jobs_max, number, marked, pieces, &inbox).await;
         for (id, reason) in request.unreadable {
             tracing::warn!(job = %id.job, %reason, "cannot start a job; it is returned");
             reports.returned(id).await;
         }
         let mut after = AfterTurn::Usable;
         if !request.assignments.is_empty() {
-            if let Some(cpu) = self.isolation.effective(&options.limits).cpu {
-                set_cpu_budget(context.process.pid(), Some(cpu));
+            if let Some(cpu) = self.ground.isolation.effective(&options.limits).cpu {
+                context.process.limit_cpu(cpu);
             }
             context.process.ask(request.frame);
             let is_fresh = context.jobs == 0;

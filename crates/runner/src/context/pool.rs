@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use windlass_core::sync::lock;
-use windlass_core::{Handler, HandlerId, Lang, Tenant, TypeKey};
+use windlass_core::{Handler, HandlerId, HandlerOptions, Lang, Tenant, TypeKey};
 
 use super::bounds::{Bounds, ContextCounts};
 use super::start::{Context, Loaded};
@@ -43,7 +43,8 @@ impl ContextKey {
             Some(eid) => Sharing::Eid(eid.clone()),
             None => Sharing::Version(handler.id),
         };
-        let surroundings = format!("{:?}", (&spec.options.env, &spec.options.limits));
+        let HandlerOptions { env, limits, network, .. } = &spec.options;
+        let surroundings = format!("{:?}", (env, limits, network));
         let tenant = handler.key.tenant.clone();
         ContextKey { tenant, lang: spec.lang, sharing, surroundings }
     }

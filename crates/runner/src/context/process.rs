@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -22,8 +23,9 @@ use windlass_core::runner::Stop;
 
 use super::frame::{Frames, NoFrame};
 use super::halt::{Halt, LOOK_WAIT};
+use super::request::Inbox;
 use super::start::Spawned;
-use crate::isolate::ProcessCounter;
+use crate::isolate::{ProcessCounter, set_cpu_budget};
 use crate::os;
 use crate::output::Stream;
 use crate::scratch::AttemptDir;
@@ -53,13 +55,15 @@ pub(super) enum ContextEvent {
     /// This attempt must stop.
     Stopped(AttemptId, Stop),
     TimedOut,
-    /// It has too many processes; the text is for the log.
-    TooManyProcesses(String),
+    /// It exceeds a limit; the text is for the log.
+    OverLimit(String),
 }
 
 pub(super) struct Process {
     pub(super) main: Main,
     pub(super) dir: AttemptDir,
+    /// Where it finds what it is handed.
+    inbox: PathBuf,
     /// Becomes readable when the process exits, before it is reaped.
     exit: AsyncFd<OwnedFd>,
     /// `None` once no more requests follow.
@@ -78,7 +82,7 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new(spawned: Spawned, counter: ProcessCounter) -> io::Result<Process> {
-        let Spawned { mut main, dir, requests, answers, halt } = spawned;
+        let Spawned { mut main, dir, inbox, requests, answers, halt } = spawned;
         let piped = "both outputs are piped";
         let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
         let stderr = ChildStderr::from_std(main.child.stderr.take().expect(piped))?;
@@ -86,6 +90,7 @@ impl Process {
         Ok(Process {
             main,
             dir,
+            inbox,
             exit,
             requests: Some(pipe::Sender::from_owned_fd(requests)?),
             outgoing: Bytes::new(),
@@ -101,6 +106,17 @@ impl Process {
 
     pub(super) fn pid(&self) -> Pid {
         self.main.pid()
+    }
+
+    /// Lets the interpreter use this much CPU time from now on.
+    pub(super) fn limit_cpu(&mut self, budget: Duration) {
+        let (process, seconds) = set_cpu_budget(&self.main, budget);
+        self.counter.limit_cpu(process, seconds);
+    }
+
+    /// Where large payloads are put.
+    pub(super) fn inbox(&self) -> Inbox {
+        Inbox { here: self.dir.inbox(), there: self.inbox.clone() }
     }
 
     /// Whether the process still runs and both outputs are open.
@@ -162,7 +178,7 @@ impl Process {
                 }
                 (id, why) = watch.stopped(ids) => return ContextEvent::Stopped(id, why),
                 reason = self.counter.exceeded(&self.main.tree) => {
-                    return ContextEvent::TooManyProcesses(reason);
+                    return ContextEvent::OverLimit(reason);
                 }
                 () = sleep_until(limit) => return ContextEvent::TimedOut,
             }

@@ -93,10 +93,8 @@ impl Contexts {
             .ok_or_else(|| Invalid::new("lang", format!("{lang} has no contexts")))?;
         Ok(Starter {
             language,
-            interpreter: language.interpreter(&self.path)?,
-            path: Arc::clone(&self.path),
-            scratch: Arc::clone(&self.scratch),
-            isolation: Arc::clone(&self.isolation),
+            interpreter: language.interpreter(&self.ground.path)?,
+            ground: Arc::clone(&self.ground),
             handler: Arc::clone(handler),
         })
     }

@@ -1,7 +1,9 @@
 //! A batch as a request: as many jobs as fit, large payloads in files next to it.
 
 use std::collections::VecDeque;
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,13 +18,10 @@ use windlass_core::{AttemptId, Payload};
 use super::frame::encode;
 use super::message::{Request, RunJob, RunPayload};
 use crate::payload::PayloadReader;
-use crate::scratch::AttemptDir;
+use crate::scratch::FILE_MODE;
 
 /// Total size of the payloads of one request; the rest of the batch goes into another one.
 const PAYLOAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
-
-/// Only this user reads payloads.
-const FILE_MODE: u32 = 0o600;
 
 /// The jobs of one request.
 pub(super) struct BatchRequest {
@@ -34,9 +33,17 @@ pub(super) struct BatchRequest {
     pub(super) unreadable: Vec<(AttemptId, String)>,
 }
 
+/// The directory of large payloads: its path here, and inside the context.
+pub(super) struct Inbox {
+    pub(super) here: PathBuf,
+    pub(super) there: PathBuf,
+}
+
 /// A payload in a file.
 struct PayloadFile {
     path: PathBuf,
+    /// Its name inside the context.
+    seen_as: String,
     is_text: bool,
 }
 
@@ -48,7 +55,7 @@ impl BatchRequest {
         handler: u32,
         mark: bool,
         pieces: &Arc<dyn Pieces>,
-        dir: &AttemptDir,
+        inbox: &Inbox,
     ) -> BatchRequest {
         let mut taken: Vec<(Assignment, Option<PayloadFile>)> = Vec::new();
         let mut unreadable = Vec::new();
@@ -61,7 +68,7 @@ impl BatchRequest {
                 break;
             }
             let Some(assignment) = waiting.pop_front() else { break };
-            match spill(&assignment, pieces, dir.path()).await {
+            match spill(&assignment, pieces, inbox).await {
                 Ok(spilled) => taken.push((assignment, spilled)),
                 Err(reason) => unreadable.push((assignment.id, reason)),
             }
@@ -79,10 +86,9 @@ impl BatchRequest {
 
 fn run_job<'a>(assignment: &'a Assignment, spilled: Option<&'a PayloadFile>) -> RunJob<'a> {
     let payload = match (&assignment.payload, spilled) {
-        (_, Some(PayloadFile { path, is_text })) => RunPayload::File {
-            payload_file: path.to_str().unwrap_or_default(),
-            payload_text: *is_text,
-        },
+        (_, Some(PayloadFile { seen_as, is_text, .. })) => {
+            RunPayload::File { payload_file: seen_as, payload_text: *is_text }
+        }
         (Payload::Inline(bytes), None) => match str::from_utf8(bytes) {
             Ok(payload) => RunPayload::Text { payload },
             Err(_) => RunPayload::Bytes { payload_base64: BASE64_STANDARD.encode(bytes) },
@@ -104,7 +110,7 @@ fn run_job<'a>(assignment: &'a Assignment, spilled: Option<&'a PayloadFile>) -> 
 async fn spill(
     assignment: &Assignment,
     pieces: &Arc<dyn Pieces>,
-    dir: &Path,
+    inbox: &Inbox,
 ) -> Result<Option<PayloadFile>, String> {
     if let Payload::Inline(_) = assignment.payload {
         return Ok(None);
@@ -112,8 +118,8 @@ async fn spill(
     let id = assignment.job.id;
     let failed = |reason: std::io::Error| reason.to_string();
     let mut payload = PayloadReader::open(id, &assignment.payload, pieces).await?;
-    // A name that the handler cannot take before.
-    let path = dir.join(format!("payload-{id}-{:016x}", fastrand::u64(..)));
+    let name = format!("payload-{id}-{:016x}", fastrand::u64(..));
+    let path = inbox.here.join(&name);
     let mut file = create(&path).await.map_err(failed)?;
     let mut text = TextCheck::default();
     while let Some(piece) = payload.next().await? {
@@ -121,13 +127,15 @@ async fn spill(
         file.write_all(&piece).await.map_err(failed)?;
     }
     file.flush().await.map_err(failed)?;
-    Ok(Some(PayloadFile { path, is_text: text.is_text() }))
+    let seen_as = inbox.there.join(name).to_string_lossy().into_owned();
+    Ok(Some(PayloadFile { path, seen_as, is_text: text.is_text() }))
 }
 
-/// A new file. Handlers may write to the directory: whatever they put there is neither opened nor
-/// followed.
+/// A new file in a directory that handlers cannot write to, readable whatever the umask is.
 async fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path).await
+    let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path).await?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE)).await?;
+    Ok(file)
 }
 
 /// Checks whether bytes that arrive in pieces are UTF-8. A character may be split between pieces.
@@ -181,7 +189,7 @@ mod tests {
         }
     }
 
-    /// The handler knows the id of its next job, and may write to the directory of its context.
+    /// A handler knows the id of its next job. It cannot write to this directory; if it could:
     #[tokio::test]
     async fn a_payload_is_written_to_nothing_that_a_handler_put_in_its_place() {
         let dir = tempfile::tempdir().unwrap();
@@ -192,7 +200,9 @@ mod tests {
         let place = dir.path().join(format!("payload-{}", assignment.job.id));
         std::os::unix::fs::symlink(&victim, &place).unwrap();
         let pieces: Arc<dyn Pieces> = Arc::new(Zeros(100));
-        let spilled = spill(&assignment, &pieces, dir.path()).await.unwrap().unwrap();
+        let inbox = Inbox { here: dir.path().to_owned(), there: "/job/in".into() };
+        let spilled = spill(&assignment, &pieces, &inbox).await.unwrap().unwrap();
+        assert!(spilled.seen_as.starts_with("/job/in/payload-"), "{}", spilled.seen_as);
         assert_eq!(std::fs::read(&victim).unwrap(), b"as it was");
         assert_eq!(std::fs::read(&spilled.path).unwrap(), [0; 100]);
         for plant in [&place, &victim] {

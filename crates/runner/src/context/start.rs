@@ -2,11 +2,11 @@
 //! handler's source.
 
 use std::collections::HashSet;
-use std::fs;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,6 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::Pid;
 use tokio::time::Instant;
-use windlass_core::launch::is_exhaustion;
 use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::{AttemptId, Handler, HandlerId, HandlerSpec, TypeName};
@@ -25,13 +24,14 @@ use super::language::Language;
 use super::message::{ContextAnswer, Kind, Load, PROTOCOL, Request, Stage};
 use super::pool::Permit;
 use super::process::{ContextEvent, Process};
-use crate::isolate::{self, Channels, Confinement, Isolation, ProcessCounter};
-use crate::launch::NotStarted;
+use crate::Ground;
+use crate::isolate::{self, Channels, Order, ProcessCounter};
+use crate::launch::{Environment, NotStarted};
 use crate::output::Output;
 use crate::proc;
-use crate::scratch::{AttemptDir, Scratch};
+use crate::scratch::AttemptDir;
 use crate::stop::Watch;
-use crate::tree::{self, Main};
+use crate::tree::Main;
 
 /// How long an interpreter may take to answer the greeting.
 const GREETING_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -46,9 +46,7 @@ pub(super) const LOADED_MAX: usize = 64;
 pub(super) struct Starter {
     pub(super) language: &'static Language,
     pub(super) interpreter: PathBuf,
-    pub(super) path: Arc<str>,
-    pub(super) scratch: Arc<Scratch>,
-    pub(super) isolation: Arc<Isolation>,
+    pub(super) ground: Arc<Ground>,
     pub(super) handler: Arc<Handler>,
 }
 
@@ -113,10 +111,12 @@ impl Starter {
         output: &mut Output,
     ) -> Result<Context, Unready> {
         let starter = Arc::clone(&self);
-        let spawned = tokio::task::spawn_blocking(move || starter.spawn()).await;
+        let policy = self.ground.policies.policy(self.handler.spec.options.network.as_ref()).await;
+        let spawn = move || starter.spawn(policy.to_string());
+        let spawned = tokio::task::spawn_blocking(spawn).await;
         let spawned = spawned.map_err(|failed| Unready::broken(failed.to_string()))??;
         let own = &self.handler.spec.options.limits;
-        let counter = ProcessCounter::new(self.isolation.effective(own).processes);
+        let counter = ProcessCounter::new(self.ground.isolation.effective(own).processes);
         let process = Process::new(spawned, counter).map_err(Unready::Exhausted)?;
         let mark = format!("{:032x}", fastrand::u128(..));
         let mut context = Context {
@@ -144,51 +144,39 @@ impl Starter {
         }
     }
 
-    /// Starts the process. Blocks for a fork and a few small files.
-    fn spawn(&self) -> Result<Spawned, NotStarted> {
-        let dir = self.scratch.attempt(self.handler.id).map_err(NotStarted::Exhausted)?;
-        let file = dir.path().join(self.language.file);
-        fs::write(&file, self.language.bootstrap).map_err(NotStarted::Exhausted)?;
+    /// Starts the process. Blocks for some milliseconds.
+    fn spawn(&self, network: String) -> Result<Spawned, NotStarted> {
+        let dir = self.ground.scratch.attempt(self.handler.id).map_err(NotStarted::Exhausted)?;
+        let (file, bootstrap) = (self.language.file, self.language.bootstrap);
+        dir.hand(file, bootstrap.as_bytes()).map_err(NotStarted::Exhausted)?;
         let (theirs_in, requests) = channel().map_err(NotStarted::Exhausted)?;
         let (answers, theirs_out) = channel().map_err(NotStarted::Exhausted)?;
         let (halt, theirs_halt) = Halt::new().map_err(NotStarted::Exhausted)?;
         let theirs_halt = moved(&theirs_halt).map_err(NotStarted::Exhausted)?;
         let options = &self.handler.spec.options;
-        let mut command = Command::new(&self.interpreter);
-        command
-            .args(self.language.flags)
-            .arg(file)
-            .env_clear()
-            .env("PATH", &*self.path)
-            .env("HOME", dir.work())
-            .env("TMPDIR", dir.tmp())
-            .env("LANG", "C.UTF-8")
-            .envs(&options.env)
-            .env("WINDLASS_TENANT", self.handler.key.tenant.as_str())
-            .env(tree::MARKER, dir.path())
-            .current_dir(dir.work())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let confine = Confinement {
-            dir: dir.path(),
-            program: &self.interpreter,
-            limits: &options.limits,
+        let places = self.ground.isolation.places(&dir);
+        let mut argv: Vec<OsString> = vec![self.interpreter.clone().into()];
+        argv.extend(self.language.flags.iter().map(OsString::from));
+        argv.push(places.inbox.join(file).into());
+        let mut env = Environment::new(&self.ground.path, &places, &options.env);
+        env.set("WINDLASS_TENANT", self.handler.key.tenant.as_str());
+        let order = Order {
+            argv,
+            env: env.finish(&places),
+            stdin: Stdio::null(),
             channels: Some(Channels {
                 requests: theirs_in,
                 answers: theirs_out,
                 halt: theirs_halt,
             }),
+            dir: &dir,
+            program: &self.interpreter,
+            tenant: &self.handler.key.tenant,
+            limits: &options.limits,
+            network,
         };
-        self.isolation.arm(&mut command, confine).map_err(NotStarted::Exhausted)?;
-        match Main::start(&mut command, dir.path(), &self.scratch.gate) {
-            Ok(main) => Ok(Spawned { main, dir, requests, answers, halt }),
-            Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),
-            Err(reason) => {
-                let program = self.interpreter.display();
-                Err(NotStarted::Refused(format!("{program} cannot be started: {reason}")))
-            }
-        }
+        let main = self.ground.isolation.start(order, &self.ground.scratch.gate)?;
+        Ok(Spawned { main, dir, inbox: places.inbox, requests, answers, halt })
     }
 }
 
@@ -196,6 +184,8 @@ impl Starter {
 pub(super) struct Spawned {
     pub(super) main: Main,
     pub(super) dir: AttemptDir,
+    /// Where it finds what it is handed.
+    pub(super) inbox: PathBuf,
     pub(super) requests: OwnedFd,
     pub(super) answers: OwnedFd,
     pub(super) halt: Halt,
@@ -292,7 +282,7 @@ impl Context {
                 ContextEvent::InvalidFrame => return Err(Unready::broken(GARBAGE)),
                 ContextEvent::Exited => return Err(Unready::broken(self.exited(output).await)),
                 ContextEvent::Stopped(_, why) => return Err(Unready::Stopped(why)),
-                ContextEvent::TooManyProcesses(reason) => {
+                ContextEvent::OverLimit(reason) => {
                     self.process.kill().await;
                     return Err(Unready::broken(reason));
                 }

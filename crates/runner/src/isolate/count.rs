@@ -1,5 +1,6 @@
-//! Counts the processes of an attempt. The kernel's own limit counts all processes of a user and
-//! exempts root, so they are counted while the attempt runs.
+//! Watches two limits while an attempt runs. The kernel's own limit of processes counts all of a
+//! user, so those of the attempt are counted here. Its limit of CPU time is a signal that a process
+//! can ignore, or a limit that can be set once only, so the time of a context is looked at, too.
 //!
 //! A count reads all of `/proc`. It happens only if so many processes were started on the machine
 //! since the last one that the limit could have been passed, which the newest process number shows.
@@ -7,12 +8,15 @@
 use std::future::pending;
 use std::time::Duration;
 
+use rustix::process::Pid;
 use tokio::time::{Instant, sleep_until};
 
 use crate::proc;
 use crate::tree::Tree;
 
-/// How often to check the newest process number.
+/// Seconds beyond its CPU time that a process may ignore the signal.
+const CPU_GRACE_S: u64 = 1;
+/// How often to look.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct ProcessCounter {
@@ -21,24 +25,37 @@ pub(crate) struct ProcessCounter {
     /// The newest process number at the last count, and the result.
     newest: Option<u32>,
     counted: u32,
+    /// A process, and how many seconds of CPU time it may have used in all.
+    cpu: Option<(Pid, u64)>,
 }
 
 impl ProcessCounter {
     /// For an attempt that has just begun.
     pub(crate) fn new(most: Option<u32>) -> ProcessCounter {
         let newest = most.and_then(|_| proc::newest());
-        ProcessCounter { most, look_at: Instant::now() + LOOK_PAUSE, newest, counted: 1 }
+        ProcessCounter { most, look_at: Instant::now() + LOOK_PAUSE, newest, counted: 1, cpu: None }
     }
 
-    /// Returns when there are too many processes, with the text for the log. May be called again
-    /// after it was dropped.
+    pub(crate) fn limit_cpu(&mut self, process: Pid, seconds: u64) {
+        self.cpu = Some((process, seconds));
+    }
+
+    /// Returns when a limit is exceeded, with the text for the log. May be called again after it
+    /// was dropped.
     pub(crate) async fn exceeded(&mut self, tree: &Tree) -> String {
-        let Some(most) = self.most else {
+        if self.most.is_none() && self.cpu.is_none() {
             return pending().await;
-        };
+        }
         loop {
             sleep_until(self.look_at).await;
             self.look_at = Instant::now() + LOOK_PAUSE;
+            let over = |(process, seconds)| {
+                proc::cpu_seconds(process).is_some_and(|used| used > seconds + CPU_GRACE_S)
+            };
+            if self.cpu.is_some_and(over) {
+                return "killed: its CPU time is used up (options.cpu)".into();
+            }
+            let Some(most) = self.most else { continue };
             let newest = proc::newest();
             if !self.may_exceed(most, newest) {
                 continue;
@@ -72,7 +89,8 @@ mod tests {
     #[test]
     fn a_count_is_made_only_when_enough_processes_were_started() {
         let look_at = Instant::now();
-        let counter = ProcessCounter { most: Some(10), look_at, newest: Some(100), counted: 4 };
+        let (newest, cpu) = (Some(100), None);
+        let counter = ProcessCounter { most: Some(10), look_at, newest, counted: 4, cpu };
         assert!(!counter.may_exceed(10, Some(100)) && !counter.may_exceed(10, Some(106)));
         assert!(counter.may_exceed(10, Some(107)));
         assert!(counter.may_exceed(10, Some(5)), "the numbers began anew");

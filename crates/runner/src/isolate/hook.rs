@@ -20,34 +20,63 @@ const REQUESTS: i32 = 3;
 const ANSWERS: i32 = 4;
 /// The descriptor that shows whether its batch is halted.
 const HALT: i32 = 5;
+/// Descriptors from this number on are not for the new process.
+const NUMBERS_END: i32 = 10;
 /// The largest signal number.
 const SIGNAL_MAX: i32 = 64;
 
-/// A context's additional descriptors. None of these has a number below 6.
+/// A context's additional descriptors. None of these has a number below `NUMBERS_END`.
 pub(crate) struct Channels {
     pub(crate) requests: OwnedFd,
     pub(crate) answers: OwnedFd,
     pub(crate) halt: OwnedFd,
 }
 
+/// Descriptors for the new process, and the numbers that they get there: all between those of the
+/// standard streams and `NUMBERS_END`. None of them has such a number here.
+#[derive(Default)]
+pub(crate) struct Descriptors(Vec<(OwnedFd, i32)>);
+
+impl Descriptors {
+    pub(crate) fn of(channels: Option<Channels>) -> Descriptors {
+        let mut descriptors = Descriptors::default();
+        if let Some(Channels { requests, answers, halt }) = channels {
+            descriptors.add(requests, REQUESTS);
+            descriptors.add(answers, ANSWERS);
+            descriptors.add(halt, HALT);
+        }
+        descriptors
+    }
+
+    pub(crate) fn add(&mut self, descriptor: OwnedFd, number: i32) {
+        debug_assert!((REQUESTS..NUMBERS_END).contains(&number));
+        self.0.push((descriptor, number));
+    }
+}
+
 /// Everything that the hook needs, prepared before the fork.
 pub(super) struct Plan {
-    pub(super) channels: Option<Channels>,
+    pub(super) descriptors: Descriptors,
+    /// Absent for a cell, which confines its process itself.
+    pub(super) confined: Option<Confined>,
+}
+
+pub(super) struct Confined {
     pub(super) limits: Vec<Limit>,
     /// Landlock rules.
     pub(super) ruleset: Option<OwnedFd>,
 }
 
-/// Occupies the numbers of the channel in this process for good, so that no descriptor that a new
-/// process needs until its exec has one of them.
-pub(crate) fn reserve_channel_numbers() -> io::Result<()> {
+/// Occupies the numbers of handed-over descriptors in this process for good, so that no descriptor
+/// that a new process needs until its exec has one of them.
+pub(super) fn reserve_numbers() -> io::Result<()> {
     static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
     let mut reserved = lock(&RESERVED);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     loop {
         // The lowest free number is used.
         let descriptor = rustix::fs::open("/dev/null", flags, Mode::empty())?;
-        if descriptor.as_raw_fd() > HALT {
+        if descriptor.as_raw_fd() >= NUMBERS_END {
             return Ok(());
         }
         reserved.push(descriptor);
@@ -67,27 +96,22 @@ pub(super) fn arm(command: &mut Command, plan: Plan) {
 fn confine(plan: &Plan) -> io::Result<()> {
     rustix::process::setsid()?;
     reset_signals();
-    let kept = match &plan.channels {
-        None => REQUESTS,
-        Some(Channels { requests, answers, halt }) => {
-            copy(requests, REQUESTS)?;
-            copy(answers, ANSWERS)?;
-            copy(halt, HALT)?;
-            HALT + 1
-        }
-    };
-    close_from(kept);
-    for (resource, limit) in &plan.limits {
+    for (descriptor, number) in &plan.descriptors.0 {
+        copy(descriptor, *number)?;
+    }
+    close_others(&plan.descriptors);
+    let Some(Confined { limits, ruleset }) = &plan.confined else { return Ok(()) };
+    for (resource, limit) in limits {
         rustix::process::setrlimit(*resource, *limit)?;
     }
     drop_capabilities()?;
     forbid_new_privileges()?;
-    plan.ruleset.as_ref().map_or(Ok(()), restrict)
+    ruleset.as_ref().map_or(Ok(()), restrict)
 }
 
 /// Otherwise handlers would inherit signals that were ignored or blocked when the daemon started.
 #[allow(unsafe_code)]
-fn reset_signals() {
+pub(crate) fn reset_signals() {
     // The layout of the raw system call: the C library reserves two signals. All zeros mean the
     // default, whatever the order of the fields.
     let default = [0_u64; 4];
@@ -110,18 +134,23 @@ fn copy(from: &OwnedFd, to: i32) -> io::Result<()> {
     Ok(rustix::io::dup2(from, &mut target)?)
 }
 
-/// Closes all descriptors from this number on at the exec. They are opened close-on-exec anyway;
-/// this covers a forgotten one, unless the kernel lacks the call.
+/// Closes all descriptors but the standard streams and these at the exec. They are opened
+/// close-on-exec anyway; this covers a forgotten one, unless the kernel lacks the call.
+fn close_others(kept: &Descriptors) {
+    for number in REQUESTS..NUMBERS_END {
+        if !kept.0.iter().any(|(_, of_new)| *of_new == number) {
+            close_range(number, number.cast_unsigned());
+        }
+    }
+    close_range(NUMBERS_END, u32::MAX);
+}
+
 #[allow(unsafe_code)]
-fn close_from(first: i32) {
+fn close_range(first: i32, last: u32) {
     // SAFETY: the call changes only whether descriptors stay open across an exec.
     unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first.cast_unsigned(),
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        );
+        let flags = libc::CLOSE_RANGE_CLOEXEC;
+        libc::syscall(libc::SYS_close_range, first.cast_unsigned(), last, flags);
     }
 }
 

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 
 use windlass_core::sync::lock;
 
 use crate::Error;
+use crate::cell::DEVICES;
 
 /// Newest rights that were tested; an older kernel uses those that it knows.
 const TRIED: ABI = ABI::V7;
@@ -87,10 +88,6 @@ const CONFIGURATION: [&str; 44] = [
     "ghostscript",
     "papersize",
 ];
-/// Devices that everyone may use.
-const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
-
 /// Whether handlers are confined by Landlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Landlock {
@@ -117,10 +114,12 @@ impl Landlock {
     }
 }
 
-/// The rules common to all handlers of a runner.
-pub(super) struct Rules {
+/// The files that all handlers of a runner may use.
+pub(super) struct Paths {
+    /// All names of what may be read, with those that lead into others of them.
+    named: Vec<PathBuf>,
     read: Vec<PathBuf>,
-    write: Vec<PathBuf>,
+    pub(super) write: Vec<PathBuf>,
     /// What these paths resolve to now.
     opened: Mutex<Option<Opened>>,
 }
@@ -134,42 +133,55 @@ struct Opened {
 /// A file, or a directory with everything below it, and the rights to it.
 type Allowed = (PathFd, BitFlags<AccessFs>);
 
-impl Rules {
+impl Paths {
     /// `hidden` paths are never readable, and `path` is where handlers look for programs.
     pub(super) fn new(
         read: &[PathBuf],
         write: &[PathBuf],
         hidden: &[PathBuf],
         path: &str,
-    ) -> Rules {
+    ) -> Paths {
         let etc = Path::new("/etc");
         let system = SYSTEM.iter().map(PathBuf::from);
         let configuration = CONFIGURATION.iter().map(|name| etc.join(name));
         let programs = std::env::split_paths(path).filter(|dir| dir.is_absolute());
         let known: BTreeSet<PathBuf> = system.chain(configuration).chain(programs).collect();
         let known = known.iter().flat_map(|path| contents_except(path, hidden));
-        let read = covering(known.chain(read.iter().cloned()).collect());
-        Rules { read, write: write.to_vec(), opened: Mutex::default() }
+        // What lies in a writable path is shown with it. Shown by its own name, it could be a link
+        // by then that a handler has put there.
+        let outside = |path: &PathBuf| !write.iter().any(|writable| lies_in(path, writable));
+        let named = known.chain(read.iter().cloned()).filter(outside);
+        let named: Vec<PathBuf> = named.collect();
+        let is_alone =
+            |path: &&PathBuf| !write.iter().any(|other| other != *path && lies_in(path, other));
+        let write = write.iter().filter(is_alone).cloned().collect();
+        let read = covering(&named);
+        Paths { named, read, write, opened: Mutex::default() }
     }
 
-    /// The rules of one process, as the kernel holds them.
-    pub(super) fn compile(&self, dir: &Path, program: &Path) -> io::Result<OwnedFd> {
-        let all = AccessFs::from_all(TRIED);
-        let ruleset = Ruleset::default().handle_access(all).map_err(refused)?;
-        let ruleset = ruleset.scope(Scope::Signal).map_err(refused)?;
-        let mut ruleset = ruleset.create().map_err(refused)?;
+    /// With what a program needs besides: its installation.
+    pub(super) fn readable(&self, program: &Path) -> Vec<PathBuf> {
+        self.named.iter().cloned().chain(installation(program)).collect()
+    }
+
+    /// The rules of one process, as the kernel holds them: with its own directories to read and to
+    /// write.
+    pub(super) fn compile(
+        &self,
+        program: &Path,
+        read: &Path,
+        write: &[PathBuf],
+    ) -> io::Result<OwnedFd> {
         let installation = installation(program);
         let installation = installation.iter().filter(|path| !is_covered(path, &self.read));
         let mut own = Vec::new();
-        for path in installation {
+        for path in installation.map(PathBuf::as_path).chain([read]) {
             own.extend(open(path, AccessFs::from_read(TRIED))?);
         }
-        own.extend(open(dir, all)?);
-        for (descriptor, access) in self.opened()?.iter().chain(&own) {
-            let rule = PathBeneath::new(descriptor, *access);
-            ruleset = ruleset.add_rule(rule).map_err(refused)?;
+        for path in write {
+            own.extend(open(path, AccessFs::from_all(TRIED))?);
         }
-        let ruleset: Option<OwnedFd> = ruleset.into();
+        let ruleset: Option<OwnedFd> = ruleset(self.opened()?.iter().chain(&own))?.into();
         ruleset.ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
@@ -198,6 +210,32 @@ impl Rules {
     }
 }
 
+/// Restricts this process to these files, and to signals and sockets of its own.
+pub(crate) fn restrict_files(read: &[PathBuf], write: &[PathBuf]) -> io::Result<()> {
+    let mut allowed = Vec::new();
+    for path in read {
+        allowed.extend(open(path, AccessFs::from_read(TRIED))?);
+    }
+    for device in DEVICES {
+        let access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+        allowed.extend(open(Path::new(device), access)?);
+    }
+    for path in write {
+        allowed.extend(open(path, AccessFs::from_all(TRIED))?);
+    }
+    ruleset(allowed.iter())?.restrict_self().map(drop).map_err(refused)
+}
+
+fn ruleset<'a>(allowed: impl Iterator<Item = &'a Allowed>) -> io::Result<RulesetCreated> {
+    let ruleset = Ruleset::default().handle_access(AccessFs::from_all(TRIED)).map_err(refused)?;
+    let scopes = Scope::Signal | Scope::AbstractUnixSocket;
+    let mut ruleset = ruleset.scope(scopes).map_err(refused)?.create().map_err(refused)?;
+    for (descriptor, access) in allowed {
+        ruleset = ruleset.add_rule(PathBeneath::new(descriptor, *access)).map_err(refused)?;
+    }
+    Ok(ruleset)
+}
+
 /// Resolves a path; one that does not exist needs no rule.
 fn open(path: &Path, access: BitFlags<AccessFs>) -> io::Result<Option<Allowed>> {
     let descriptor = match PathFd::new(path) {
@@ -217,9 +255,15 @@ fn open(path: &Path, access: BitFlags<AccessFs>) -> io::Result<Option<Allowed>> 
     Ok(Some((descriptor, access)))
 }
 
+/// Whether the path is in the directory, or is it, by its name or by what is there now.
+fn lies_in(path: &Path, dir: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    path.starts_with(dir) || real(path).starts_with(real(dir))
+}
+
 /// The paths without those below others of them, after following links.
-fn covering(paths: Vec<PathBuf>) -> Vec<PathBuf> {
-    paths.iter().filter(|path| !is_covered(path, &paths)).cloned().collect()
+fn covering(paths: &[PathBuf]) -> Vec<PathBuf> {
+    paths.iter().filter(|path| !is_covered(path, paths)).cloned().collect()
 }
 
 fn is_covered(path: &Path, by: &[PathBuf]) -> bool {
@@ -312,7 +356,7 @@ mod tests {
         fs::create_dir_all(root.join("usr/bin")).unwrap();
         std::os::unix::fs::symlink("usr/bin", root.join("bin")).unwrap();
         let paths = ["usr", "bin", "usr/bin", "missing"].map(|name| root.join(name));
-        assert_eq!(covering(paths.to_vec()), [root.join("usr"), root.join("missing")]);
+        assert_eq!(covering(&paths), [root.join("usr"), root.join("missing")]);
     }
 
     #[test]

@@ -9,22 +9,26 @@ use rustix::process::{Pid, Resource, Rlimit};
 use windlass_core::Limits;
 
 use crate::proc;
+use crate::tree::Main;
 
 /// Maximum number of open descriptors, and how far a process may raise it.
 const DESCRIPTORS: u64 = 1024;
 const DESCRIPTORS_MAX: u64 = 4096;
 /// Seconds from the signal that can be caught to the one that cannot.
 const CPU_GRACE_S: u64 = 1;
-/// A last resort: the kernel counts the threads of all processes of the user, including foreign
-/// ones, and exempts root. `count` enforces the configured number.
+/// Threads of all processes of a user, including foreign ones: a last resort. `count` enforces the
+/// configured number of processes.
 const USER_TASKS_MAX: u64 = 32_768;
+/// The same where the user is a tenant's own, or the kernel counts those of one cell.
+const ROOM_TASKS_MAX: u64 = 4_096;
 
 /// One limit, as the kernel takes it.
 pub(super) type Limit = (Resource, Rlimit);
 
 /// The limits of a new process. A context lives for many jobs, so its CPU time is not counted from
 /// its start.
-pub(super) fn resources(limits: &Limits, in_context: bool) -> Vec<Limit> {
+pub(super) fn resources(limits: &Limits, in_context: bool, has_room: bool) -> Vec<Limit> {
+    let tasks_max = if has_room { ROOM_TASKS_MAX } else { USER_TASKS_MAX };
     let mut list = vec![
         lowered(Resource::Core, 0, 0),
         lowered(Resource::Nofile, DESCRIPTORS, DESCRIPTORS_MAX),
@@ -36,19 +40,40 @@ pub(super) fn resources(limits: &Limits, in_context: bool) -> Vec<Limit> {
         let seconds = whole_seconds(cpu);
         list.push(lowered(Resource::Cpu, seconds, seconds.saturating_add(CPU_GRACE_S)));
     }
-    list.extend(same(Resource::Nproc, limits.processes.map(|_| USER_TASKS_MAX)));
+    list.extend(same(Resource::Nproc, limits.processes.map(|_| tasks_max)));
     list
 }
 
-/// Gives a running process this much CPU time from now on; `None` lifts the limit. When it is used
-/// up, the process gets SIGXCPU.
-pub(crate) fn set_cpu_budget(pid: Pid, budget: Option<Duration>) {
-    let used = proc::cpu_seconds(pid).unwrap_or_default();
-    let current = budget.map(|budget| whole_seconds(budget).saturating_add(used));
+/// The same as the kernel's numbers.
+pub(super) fn numbers(limits: &[Limit]) -> Vec<(u32, u64, u64)> {
+    let number = |limit: Option<u64>| limit.unwrap_or(libc::RLIM_INFINITY);
+    let of = |(resource, limit): &Limit| {
+        (*resource as u32, number(limit.current), number(limit.maximum))
+    };
+    limits.iter().map(of).collect()
+}
+
+/// Gives a running process this much CPU time from now on. When it is used up, the process gets
+/// SIGXCPU. In a cell, where it may be another user's, the outer process sets the limit. Returns
+/// the process, and what it may have used in all.
+pub(crate) fn set_cpu_budget(main: &Main, budget: Duration) -> (Pid, u64) {
+    let process = main.inner.unwrap_or(main.pid());
+    let used = proc::cpu_seconds(process).unwrap_or_default();
+    let seconds = whole_seconds(budget).saturating_add(used);
+    match &main.control {
+        // One that is gone needs no limit.
+        Some(control) => drop(rustix::io::write(control, &seconds.to_le_bytes())),
+        None => limit_cpu(process, seconds),
+    }
+    (process, seconds)
+}
+
+/// Lets a process use this much CPU time in all.
+pub(crate) fn limit_cpu(process: Pid, seconds: u64) {
     let now = rustix::process::getrlimit(Resource::Cpu);
-    let limit = Rlimit { current: current.or(now.maximum), maximum: now.maximum };
+    let limit = Rlimit { current: Some(seconds), maximum: now.maximum };
     // A process that is gone needs no limit.
-    let _ = rustix::process::prlimit(Some(pid), Resource::Cpu, limit);
+    let _ = rustix::process::prlimit(Some(process), Resource::Cpu, limit);
 }
 
 /// Explains a signal that the kernel sends at a limit, to append to how the process ended.
@@ -85,10 +110,11 @@ mod tests {
     #[test]
     fn what_is_not_said_is_not_limited() {
         let limits = Limits::default();
-        let limited: Vec<_> = resources(&limits, false).into_iter().map(|(what, _)| what).collect();
+        let limited: Vec<_> =
+            resources(&limits, false, false).into_iter().map(|(what, _)| what).collect();
         assert_eq!(limited, [Resource::Core, Resource::Nofile]);
         let limits = Limits { cpu: Some(Duration::from_secs(1)), ..limits };
-        assert_eq!(resources(&limits, false).len(), 3);
-        assert_eq!(resources(&limits, true).len(), 2);
+        assert_eq!(resources(&limits, false, true).len(), 3);
+        assert_eq!(resources(&limits, true, false).len(), 2);
     }
 }

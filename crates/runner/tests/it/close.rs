@@ -2,26 +2,31 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use windlass_core::{HandlerSpec, Lang, Runner};
+use windlass_test_kit::process::number_here;
 
-use crate::harness::{Event, Fixture, fixture, job, lines_of, spec, until_gone};
+use crate::harness::{
+    Event, Fixture, NODE_NS, PHP_NS, PYTHON_NS, SH_NS, fixture, job, lines_of, spec, until_gone,
+};
 
-/// Writes its process id into `pids`, and never ends.
+/// Writes the name of its process into `pids`, and never ends.
 fn endless(fixture: &Fixture, lang: Lang) -> HandlerSpec {
     let pids = fixture.scratch.path().join("pids");
     let pids = pids.to_str().unwrap();
     let body = match lang {
         Lang::Node => format!(
-            "require('fs').appendFileSync('{pids}', process.pid + '\\n');\n\
+            "require('fs').appendFileSync('{pids}', {NODE_NS} + '/' + process.pid + '\\n');\n\
              await new Promise(() => 0)"
         ),
         Lang::Python => format!(
-            "import os, time\nwith open('{pids}', 'a') as f: f.write(f'{{os.getpid()}}\\n')\n\
+            "import os, time\n\
+             with open('{pids}', 'a') as f: f.write({PYTHON_NS} + f'/{{os.getpid()}}\\n')\n\
              time.sleep(1000)"
         ),
         Lang::Php => {
-            format!("file_put_contents('{pids}', getmypid() . \"\\n\", FILE_APPEND); sleep(1000);")
+            let own = format!("{PHP_NS} . '/' . getmypid() . \"\\n\"");
+            format!("file_put_contents('{pids}', {own}, FILE_APPEND); sleep(1000);")
         }
-        _ => format!("echo $$ >> {pids}; sleep 1000"),
+        _ => format!("{SH_NS}; echo $NS/$$ >> {pids}; sleep 1000"),
     };
     spec(lang, &body)
 }
@@ -50,7 +55,7 @@ async fn what_is_stopped_and_not_yet_killed_does_not_stay_frozen() {
         let fixture = fixture();
         let _run = fixture.begin(endless(&fixture, lang), vec![job(b"")]);
         let pid = pid(&fixture).await;
-        let process = Pid::from_raw(pid.parse().unwrap()).unwrap();
+        let process = Pid::from_raw(number_here(&pid).unwrap().cast_signed()).unwrap();
         kill_process(process, Signal::STOP).unwrap();
         fixture.runner.close().await;
         until_gone(&pid).await;

@@ -8,8 +8,8 @@ use windlass_core::{HandlerSpec, JobId, Lang};
 use windlass_test_kit::process::is_alive;
 
 use crate::harness::{
-    Event, Fixture, LIMITS, check_ended, exists, fixture, handler, job, limited, lines_of, spec,
-    until_gone,
+    Event, Fixture, LIMITS, PYTHON_NS, check_ended, exists, fixture, handler, job, limited,
+    lines_of, spec, until_gone,
 };
 
 fn python(body: &str) -> HandlerSpec {
@@ -44,18 +44,20 @@ fn data(report: &Report) -> &str {
 #[tokio::test]
 async fn s0_27_one_process_runs_batch_after_batch() {
     let fixture = fixture();
-    let handler =
-        python("import os\nctx.n = getattr(ctx, 'n', 0) + 1\nreturn [os.getpid(), ctx.n]");
+    let handler = python(&format!(
+        "import os\nctx.n = getattr(ctx, 'n', 0) + 1\n\
+         return {PYTHON_NS} + f'/{{os.getpid()}},{{ctx.n}}'"
+    ));
     let first = reports(&fixture, handler.clone(), jobs(&["a", "b"])).await;
     let second = reports(&fixture, handler, jobs(&["c"])).await;
     let pid = data(&first[0]).split_once(',').unwrap().0;
-    let expected: Vec<String> = (1..=3).map(|n| format!("{pid},{n}]").replace(", ", ",")).collect();
-    let seen: Vec<String> =
-        first.iter().chain(&second).map(|report| data(report).replace(", ", ",")).collect();
+    let expected: Vec<String> = (1..=3).map(|n| format!("{pid},{n}")).collect();
+    let seen: Vec<&str> = first.iter().chain(&second).map(data).collect();
     assert_eq!(seen, expected);
+    assert!(is_alive(pid));
     fixture.runner.close().await;
     assert!(fixture.scratch_is_empty());
-    assert!(!exists(pid.trim_start_matches('[')));
+    assert!(!exists(pid));
 }
 
 #[tokio::test]
@@ -127,7 +129,8 @@ async fn what_is_being_made_ready_ends_with_the_runner() {
     let pids = fixture.scratch.path().join("pids");
     let mut spec = python("return");
     spec.before = Some(format!(
-        "import os\nopen({pids:?}, 'a').write(f'{{os.getpid()}}\\n')\nwhile True: pass"
+        "import os\nopen({pids:?}, 'a').write({PYTHON_NS} + f'/{{os.getpid()}}\\n')\n\
+         while True: pass"
     ));
     fixture.runner.prepare(std::sync::Arc::new(handler(spec)));
     let pids = lines_of(&pids, 1).await;
@@ -235,7 +238,7 @@ async fn a_context_is_replaced_when_it_has_run_enough_also_within_a_batch() {
 
 #[tokio::test]
 async fn an_idle_context_is_warm_and_ends_after_its_time() {
-    let mut handler = python("import os\nreturn str(os.getpid())");
+    let mut handler = python(&format!("import os\nreturn {PYTHON_NS} + f'/{{os.getpid()}}'"));
     for idle in LIMITS {
         let fixture = fixture();
         handler.options.idle = Some(idle);
@@ -287,12 +290,13 @@ async fn what_children_write_belongs_to_their_job() {
 async fn processes_that_a_job_leaves_behind_are_ended_and_those_of_before_are_kept() {
     let fixture = fixture();
     let pids = fixture.scratch.path().join("pids");
-    let start = "import subprocess\nchild = subprocess.Popen(['sleep', '1000']";
+    let start =
+        format!("import subprocess\nns = {PYTHON_NS}\nchild = subprocess.Popen(['sleep', '1000']");
     let mut handler = python(&format!(
         "{start})\norphan = subprocess.Popen(['setsid', 'sleep', '1000'])\n\
-         open({pids:?}, 'a').write(f'{{child.pid}}\\n{{orphan.pid}}\\n')"
+         open({pids:?}, 'a').write(f'{{ns}}/{{child.pid}}\\n{{ns}}/{{orphan.pid}}\\n')"
     ));
-    handler.before = Some(format!("{start})\nctx.helper = child.pid"));
+    handler.before = Some(format!("{start})\nctx.helper = f'{{ns}}/{{child.pid}}'"));
     handler.after_each = Some(format!("open({pids:?}, 'a').write(f'{{ctx.helper}}\\n')"));
     reports(&fixture, handler, jobs(&["a"])).await;
     let pids = lines_of(&pids, 3).await;
@@ -330,7 +334,8 @@ async fn a_run_that_is_dropped_takes_its_context_along() {
     let fixture = fixture();
     let pids = fixture.scratch.path().join("pids");
     let body = format!(
-        "import os, time\nopen({pids:?}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(1000)"
+        "import os, time\nopen({pids:?}, 'a').write({PYTHON_NS} + f'/{{os.getpid()}}\\n')\n\
+         time.sleep(1000)"
     );
     let run = fixture.begin(python(&body), jobs(&["a"]));
     let pids = lines_of(&pids, 1).await;

@@ -1,6 +1,8 @@
 //! A runner in a private directory, jobs for it, and a record of its reports.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,9 +18,10 @@ use windlass_core::time::SystemClock;
 use windlass_core::{
     AttemptId, Handler, HandlerSpec, Job, JobId, Lang, NewJob, Payload, Timestamp, TypeKey,
 };
-use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
+use windlass_runner::network::NetworkOptions;
+use windlass_runner::{Bounds, IsolationOptions, Level, LocalRunner, Options};
 use windlass_test_kit::folder::whole_lines;
-use windlass_test_kit::process::is_alive;
+use windlass_test_kit::process::{is_alive, number_here};
 use windlass_test_kit::wait::{PATIENCE, eventually, in_time};
 
 /// Increasing time limits for handlers that must reach some point before they are ended. If a busy
@@ -53,12 +56,22 @@ pub(crate) fn fixture_with(contexts: Bounds) -> Fixture {
     Fixture { runner: Arc::new(LocalRunner::new(options).unwrap()), scratch }
 }
 
+/// A runner whose handlers have no cells.
+pub(crate) fn bare_fixture() -> Fixture {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut options = options(&scratch);
+    options.isolation.level = Level::Off;
+    Fixture { runner: Arc::new(LocalRunner::new(options).unwrap()), scratch }
+}
+
 pub(crate) fn handler(spec: HandlerSpec) -> Handler {
     let key = TypeKey::new("acme", "mail/send").unwrap();
     Handler { id: JobId::new(1).unwrap(), key, created_at: Timestamp(0), spec }
 }
 
 pub(crate) fn options(scratch: &TempDir) -> Options {
+    // If the tests run as root, handlers are other users.
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
     Options {
         scratch_dir: scratch.path().to_owned(),
         log_bytes_max: LOG_BYTES_MAX,
@@ -66,12 +79,19 @@ pub(crate) fn options(scratch: &TempDir) -> Options {
         isolation: IsolationOptions {
             // Handlers of tests leave files for the test here.
             write: vec![scratch.path().to_owned()],
+            cell_program: env!("CARGO_BIN_EXE_windlass-cell").into(),
             ..IsolationOptions::default()
         },
+        network: network(),
         contexts: BOUNDS,
         cores: 2,
         clock: Arc::new(SystemClock),
     }
+}
+
+/// Lets handlers connect to servers of the test, and to nothing else that is not public.
+pub(crate) fn network() -> NetworkOptions {
+    NetworkOptions::of_machine(vec!["127.0.0.0/8".parse().unwrap()], Vec::new()).unwrap()
 }
 
 impl Fixture {
@@ -100,7 +120,11 @@ impl Fixture {
 
     /// Begins one job of a handler of any tenant.
     pub(crate) fn begin_of(&self, handler: Handler) -> Run {
-        let (handler, jobs) = (Arc::new(handler), vec![job(b"")]);
+        let mut assignment = job(b"");
+        let (id, payload) = (assignment.job.id, assignment.payload.clone());
+        let new = NewJob::new(id, handler.key.clone(), payload, Timestamp(0));
+        assignment.job = Arc::new(Job::running(new, 3, Timestamp(0)));
+        let (handler, jobs) = (Arc::new(handler), vec![assignment]);
         self.begin_batch(Batch { handler, jobs, pieces: Arc::new(NoPieces) })
     }
 
@@ -285,15 +309,22 @@ pub(crate) fn check_ended(report: &Report, status: u16, stopped: Option<Stop>) {
     assert_eq!((report.status.get(), report.stopped), (status, stopped), "{}", report.log);
 }
 
+/// In sh, sets `NS`; in Python, JavaScript and PHP, an expression of the same value. A handler
+/// names a process by `$NS/$$`: the number alone is that of its own pid namespace.
+pub(crate) const SH_NS: &str = "NS=$(readlink /proc/self/ns/pid)";
+pub(crate) const PYTHON_NS: &str = "__import__('os').readlink('/proc/self/ns/pid')";
+pub(crate) const NODE_NS: &str = "require('fs').readlinkSync('/proc/self/ns/pid')";
+pub(crate) const PHP_NS: &str = "readlink('/proc/self/ns/pid')";
+
 /// Whether the process exists, alive or not yet reaped.
-pub(crate) fn exists(pid: &str) -> bool {
-    Path::new("/proc").join(pid.trim()).exists()
+pub(crate) fn exists(process: &str) -> bool {
+    number_here(process).is_some()
 }
 
 /// Waits until the process no longer runs; its parent may still have to reap it.
-pub(crate) async fn until_gone(pid: &str) {
-    let pid = pid.trim();
-    eventually(&format!("{pid} ends"), || (!is_alive(pid)).then_some(())).await;
+pub(crate) async fn until_gone(process: &str) {
+    let process = process.trim();
+    eventually(&format!("{process} ends"), || (!is_alive(process)).then_some(())).await;
 }
 
 /// Waits for the lines that a handler writes into a file.

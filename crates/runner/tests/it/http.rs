@@ -1,13 +1,19 @@
 //! `http` handlers, one job per request.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::runner::{Report, Stop};
 use windlass_core::{Json, Lang, Runner};
+use windlass_runner::LocalRunner;
+use windlass_runner::network::Lookup;
 
 use crate::harness::{
-    Event, LIMITS, MadePieces, check_ended, fixture, in_pieces, job, limited, spec,
+    Event, Fixture, LIMITS, MadePieces, check_ended, fixture, in_pieces, job, limited, options,
+    spec,
 };
 use crate::server::{Reply, Request, Server, answer};
 
@@ -214,4 +220,44 @@ async fn half_a_payload_is_an_error_and_an_unreadable_one_is_not_sent() {
     let run = fixture.begin_with(handler, vec![in_pieces(100)], pieces(0));
     let id = run.ids[0];
     assert_eq!(run.rest().await, [Event::Returned(id)]);
+}
+
+/// Knows one name, whose address is another one each time that it is asked.
+struct Fickle(Mutex<VecDeque<&'static str>>);
+
+#[async_trait]
+impl Lookup for Fickle {
+    async fn addresses(&self, _: &str) -> std::io::Result<Vec<IpAddr>> {
+        let next = self.0.lock().unwrap().pop_front().expect("no further lookup");
+        Ok(next.split(' ').map(|address| address.parse().unwrap()).collect())
+    }
+}
+
+/// Runs one job for a name with these addresses on the port of a server on 127.0.0.1, which is the
+/// only one that is allowed.
+async fn run_by_name(server: &Server, answers: &[&'static str]) -> Report {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut options = options(&scratch);
+    options.network.allow = vec!["127.0.0.1".parse().unwrap()];
+    options.network.lookup = Arc::new(Fickle(Mutex::new(answers.iter().copied().collect())));
+    let runner = Arc::new(LocalRunner::new(options).unwrap());
+    let url = format!("http://fickle.example:{}/", server.address.port());
+    Fixture { runner, scratch }.run(spec(Lang::Http, &url), b"").await
+}
+
+#[tokio::test]
+async fn a_name_is_resolved_once_and_every_address_is_decided() {
+    let mut server = Server::start(|_| answer(200, "text/plain", "")).await;
+    // A second lookup, after the first was found to be good, would fail the test.
+    check_ended(&run_by_name(&server, &["127.0.0.1"]).await, 200, None);
+    server.request().await;
+    // Of several addresses only those that are allowed are tried.
+    check_ended(&run_by_name(&server, &["127.0.0.2 10.0.0.1 127.0.0.1"]).await, 200, None);
+    server.request().await;
+    let report = run_by_name(&server, &["127.0.0.2 10.0.0.1"]).await;
+    check_ended(&report, 500, None);
+    let sentence =
+        format!("refused: connection to 127.0.0.2:{} (loopback)\n", server.address.port());
+    assert!(report.log.to_string().ends_with(&sentence), "{}", report.log);
+    assert!(!server.was_asked());
 }

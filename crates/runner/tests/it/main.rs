@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cell;
+mod cell_calls;
+mod cell_end;
+mod cell_network;
 mod check;
 mod close;
 mod command;
@@ -9,6 +13,7 @@ mod confine;
 mod context;
 mod context_slots;
 mod end;
+mod files;
 mod harness;
 mod http;
 mod http_batch;

@@ -6,18 +6,20 @@ use std::os::unix::fs::PermissionsExt;
 use windlass_core::runner::Stop;
 use windlass_core::{Lang, Runner};
 use windlass_test_kit::folder::whole_lines;
+use windlass_test_kit::process::number_here;
 
 use crate::harness::{
-    Event, Fixture, LIMITS, check_ended, exists, fixture, job, limited, lines_of, next_claim, spec,
+    Event, Fixture, LIMITS, SH_NS, bare_fixture, check_ended, exists, fixture, job, limited,
+    lines_of, next_claim, spec,
 };
 
-/// Starts a process in a new session, whose parents are gone, and writes its id into `pids`.
-const DAEMON: &str = "(setsid sh -c 'echo $$ >> \"$0\"; exec sleep 1000' \"$PIDS\" &)\n";
+/// Starts a process in a new session, whose parents are gone, and writes its name into `pids`.
+const DAEMON: &str = "(setsid sh -c 'echo $1/$$ >> \"$0\"; exec sleep 1000' \"$PIDS\" $NS &)\n";
 
-/// A script that knows the file for process ids.
+/// A script that knows the file for names of processes.
 fn script(fixture: &Fixture, body: &str) -> windlass_core::HandlerSpec {
     let pids = fixture.scratch.path().join("pids");
-    spec(Lang::Sh, &format!("PIDS={}\n{body}", pids.display()))
+    spec(Lang::Sh, &format!("PIDS={}; {SH_NS}\n{body}", pids.display()))
 }
 
 async fn pids(fixture: &Fixture, count: usize) -> Vec<String> {
@@ -25,9 +27,9 @@ async fn pids(fixture: &Fixture, count: usize) -> Vec<String> {
 }
 
 /// Runs the script into a time limit long enough to write down all its processes; returns the log.
-async fn ended_at_its_limit(body: &str, processes: usize) -> String {
+async fn ended_at_its_limit(make: fn() -> Fixture, body: &str, processes: usize) -> String {
     for limit in LIMITS {
-        let fixture = fixture();
+        let fixture = make();
         let jobs = vec![limited(job(b""), limit)];
         let (_, report) = fixture.begin(script(&fixture, body), jobs).ended().await;
         check_ended(&report, 500, Some(Stop::TimedOut));
@@ -46,92 +48,117 @@ async fn ended_at_its_limit(body: &str, processes: usize) -> String {
 
 #[tokio::test]
 async fn s2_30_a_hung_job_is_killed_at_its_time_limit_with_its_children() {
-    let body = "echo hanging; echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait";
-    assert_eq!(ended_at_its_limit(body, 2).await, "hanging\n");
+    let body = "echo hanging; echo $NS/$$ >> $PIDS; sleep 1000 & echo $NS/$! >> $PIDS; wait";
+    for make in [fixture, bare_fixture] {
+        assert_eq!(ended_at_its_limit(make, body, 2).await, "hanging\n");
+    }
 }
 
 #[tokio::test]
 async fn s2_30_a_time_limit_ends_what_left_the_session_and_ignores_signals() {
-    let stubborn = "trap '' TERM HUP INT\necho $$ >> $PIDS\n";
-    let nested =
-        "setsid sh -c 'trap \"\" TERM; setsid sleep 1000 & echo $! >> \"$0\"; wait' $PIDS &";
+    let stubborn = "trap '' TERM HUP INT\necho $NS/$$ >> $PIDS\n";
+    let nested = "setsid sh -c 'trap \"\" TERM; setsid sleep 1000 & echo $1/$! >> \"$0\"; wait' \
+                  $PIDS $NS &";
     let body = format!("{stubborn}{DAEMON}{nested}\nwhile :; do sleep 1000; done");
-    ended_at_its_limit(&body, 3).await;
+    for make in [fixture, bare_fixture] {
+        ended_at_its_limit(make, &body, 3).await;
+    }
 }
 
 #[tokio::test]
 async fn a_process_left_behind_in_a_session_of_its_own_is_gone_when_the_job_has_ended() {
-    let fixture = fixture();
-    let body = format!("{DAEMON}while [ ! -s $PIDS ]; do sleep 0.01; done; echo done; exit 0");
-    let report = fixture.run(script(&fixture, &body), b"").await;
-    check_ended(&report, 200, None);
-    assert_eq!(report.log.to_string(), "done\n[windlass] exit code 0\n");
-    let pids = pids(&fixture, 1).await;
-    assert!(!exists(&pids[0]));
+    for fixture in [fixture(), bare_fixture()] {
+        let body = format!("{DAEMON}while [ ! -s $PIDS ]; do sleep 0.01; done; echo done; exit 0");
+        let report = fixture.run(script(&fixture, &body), b"").await;
+        check_ended(&report, 200, None);
+        assert_eq!(report.log.to_string(), "done\n[windlass] exit code 0\n");
+        let pids = pids(&fixture, 1).await;
+        assert!(!exists(&pids[0]));
+    }
 }
 
 #[tokio::test]
 async fn a_background_process_that_holds_the_pipes_does_not_delay_the_end() {
-    let fixture = fixture();
-    let body = "sleep 1000 & echo $! >> $PIDS; echo done";
-    let report = fixture.run(script(&fixture, body), b"").await;
-    check_ended(&report, 200, None);
-    assert!(report.log.to_string().starts_with("done\n"));
-    assert!(!exists(&pids(&fixture, 1).await[0]));
+    for fixture in [fixture(), bare_fixture()] {
+        let body = "sleep 1000 & echo $NS/$! >> $PIDS; echo done";
+        let report = fixture.run(script(&fixture, body), b"").await;
+        check_ended(&report, 200, None);
+        assert!(report.log.to_string().starts_with("done\n"));
+        assert!(!exists(&pids(&fixture, 1).await[0]));
+    }
 }
 
 #[tokio::test]
 async fn an_orphan_without_the_jobs_environment_is_known_by_where_it_works() {
-    let fixture = fixture();
-    let body = "(env -i setsid sh -c 'echo $$ >> \"$0\"; exec /bin/sleep 1000' $PIDS &)
+    for fixture in [fixture(), bare_fixture()] {
+        let body = "(env -i setsid sh -c 'echo $1/$$ >> \"$0\"; exec /bin/sleep 1000' $PIDS $NS &)
                 while [ ! -s $PIDS ]; do sleep 0.01; done";
-    let report = fixture.run(script(&fixture, body), b"").await;
-    check_ended(&report, 200, None);
-    assert!(!exists(&pids(&fixture, 1).await[0]));
+        let report = fixture.run(script(&fixture, body), b"").await;
+        check_ended(&report, 200, None);
+        assert!(!exists(&pids(&fixture, 1).await[0]));
+    }
 }
 
+/// Nothing tells any more whose it is, except the cell that it cannot leave.
 #[tokio::test]
-async fn a_process_that_hid_completely_cannot_delay_the_end_of_the_job() {
+async fn a_process_that_hid_completely_is_gone_when_the_job_has_ended() {
     let fixture = fixture();
-    let body = "(cd /; env -i setsid sh -c 'echo $$ >> \"$0\"; exec /bin/sleep 1000' $PIDS &)
+    let body =
+        "(cd /; env -i setsid sh -c 'echo $1/$$ >> \"$0\"; exec /bin/sleep 1000' $PIDS $NS &)
                 while [ ! -s $PIDS ]; do sleep 0.01; done; echo done";
     let report = fixture.run(script(&fixture, body), b"").await;
     check_ended(&report, 200, None);
     assert!(report.log.to_string().starts_with("done\n"));
-    let hidden = pids(&fixture, 1).await[0].parse().unwrap();
-    let hidden = rustix::process::Pid::from_raw(hidden).unwrap();
+    assert!(!exists(&pids(&fixture, 1).await[0]));
+}
+
+/// The same on a machine without cells: it stays, but nobody waits for it.
+#[tokio::test]
+async fn without_cells_a_process_that_hid_completely_cannot_delay_the_end_of_the_job() {
+    let fixture = bare_fixture();
+    let body =
+        "(cd /; env -i setsid sh -c 'echo $1/$$ >> \"$0\"; exec /bin/sleep 1000' $PIDS $NS &)
+                while [ ! -s $PIDS ]; do sleep 0.01; done; echo done";
+    let report = fixture.run(script(&fixture, body), b"").await;
+    check_ended(&report, 200, None);
+    assert!(report.log.to_string().starts_with("done\n"));
+    let hidden = number_here(&pids(&fixture, 1).await[0]).unwrap();
+    let hidden = rustix::process::Pid::from_raw(hidden.cast_signed()).unwrap();
     let _ = rustix::process::kill_process(hidden, rustix::process::Signal::KILL);
 }
 
 #[tokio::test]
 async fn orphans_that_died_by_themselves_are_reaped() {
-    let fixture = fixture();
-    let body = "(setsid sh -c 'echo $$ >> \"$0\"' $PIDS &)
+    for fixture in [fixture(), bare_fixture()] {
+        let body = "(setsid sh -c 'echo $1/$$ >> \"$0\"' $PIDS $NS &)
                 while [ ! -s $PIDS ]; do sleep 0.01; done; exit 3";
-    let report = fixture.run(script(&fixture, body), b"").await;
-    check_ended(&report, 500, None);
-    assert!(!exists(&pids(&fixture, 1).await[0]));
+        let report = fixture.run(script(&fixture, body), b"").await;
+        check_ended(&report, 500, None);
+        assert!(!exists(&pids(&fixture, 1).await[0]));
+    }
 }
 
 #[tokio::test]
 async fn processes_of_one_job_survive_the_end_of_another() {
-    let fixture = fixture();
-    let body = format!("{DAEMON}while [ ! -s $PIDS ]; do sleep 0.01; done; sleep 1000");
-    let mut run = fixture.begin(script(&fixture, &body), vec![job(b"")]);
-    let pids = pids(&fixture, 1).await;
-    check_ended(&fixture.sh("exit 0").await, 200, None);
-    assert!(exists(&pids[0]));
-    fixture.runner.stop(run.attempts[0], Stop::Cancelled);
-    check_ended(&run.ended().await.1, 500, Some(Stop::Cancelled));
-    assert!(!exists(&pids[0]));
+    for fixture in [fixture(), bare_fixture()] {
+        let body = format!("{DAEMON}while [ ! -s $PIDS ]; do sleep 0.01; done; sleep 1000");
+        let mut run = fixture.begin(script(&fixture, &body), vec![job(b"")]);
+        let pids = pids(&fixture, 1).await;
+        check_ended(&fixture.sh("exit 0").await, 200, None);
+        assert!(exists(&pids[0]));
+        fixture.runner.stop(run.attempts[0], Stop::Cancelled);
+        check_ended(&run.ended().await.1, 500, Some(Stop::Cancelled));
+        assert!(!exists(&pids[0]));
+    }
 }
 
 #[tokio::test]
 async fn children_of_the_daemon_that_are_no_handlers_are_left_alone() {
-    let fixture = fixture();
-    let mut other = std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
-    check_ended(&fixture.sh("(setsid true &); exit 0").await, 200, None);
-    assert_eq!(other.wait().unwrap().code(), Some(7));
+    for fixture in [fixture(), bare_fixture()] {
+        let mut other = std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        check_ended(&fixture.sh("(setsid true &); exit 0").await, 200, None);
+        assert_eq!(other.wait().unwrap().code(), Some(7));
+    }
 }
 
 #[tokio::test]
@@ -213,67 +240,73 @@ async fn a_job_that_is_stopped_before_its_turn_is_reported_and_the_next_one_runs
 
 #[tokio::test]
 async fn a_run_whose_caller_goes_away_leaves_no_process_and_no_directory() {
-    let fixture = fixture();
-    let body = "echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait";
-    let mut run = fixture.begin(script(&fixture, body), vec![job(b"")]);
-    run.started().await;
-    let pids = pids(&fixture, 2).await;
-    run.abandon().await;
-    std::fs::remove_file(fixture.scratch.path().join("pids")).unwrap();
-    assert!(fixture.scratch_is_empty());
-    // Killed processes are reaped when a later job ends.
-    let mut jobs_left = 100;
-    while pids.iter().any(|pid| exists(pid)) {
-        check_ended(&fixture.sh("exit 0").await, 200, None);
-        jobs_left -= 1;
-        assert!(jobs_left > 0, "{pids:?}");
+    for fixture in [fixture(), bare_fixture()] {
+        let body = "echo $NS/$$ >> $PIDS; sleep 1000 & echo $NS/$! >> $PIDS; wait";
+        let mut run = fixture.begin(script(&fixture, body), vec![job(b"")]);
+        run.started().await;
+        let pids = pids(&fixture, 2).await;
+        run.abandon().await;
+        std::fs::remove_file(fixture.scratch.path().join("pids")).unwrap();
+        assert!(fixture.scratch_is_empty());
+        // Killed processes are reaped when a later job ends.
+        let mut jobs_left = 100;
+        while pids.iter().any(|pid| exists(pid)) {
+            check_ended(&fixture.sh("exit 0").await, 200, None);
+            jobs_left -= 1;
+            assert!(jobs_left > 0, "{pids:?}");
+        }
     }
 }
 
 #[tokio::test]
 async fn an_orphan_in_the_middle_of_an_exec_is_known_by_its_environment() {
-    let fixture = fixture();
-    let looping = fixture.scratch.path().join("loop");
-    std::fs::write(&looping, "#!/bin/sh\nexec \"$0\"\n").unwrap();
-    std::fs::set_permissions(&looping, Permissions::from_mode(0o755)).unwrap();
-    let body = "rm -f $PIDS
-                (cd /; setsid sh -c 'echo $$ >> \"$0\"; exec \"$1\"' $PIDS $LOOP &)
+    for fixture in [fixture(), bare_fixture()] {
+        let looping = fixture.scratch.path().join("loop");
+        std::fs::write(&looping, "#!/bin/sh\nexec \"$0\"\n").unwrap();
+        std::fs::set_permissions(&looping, Permissions::from_mode(0o755)).unwrap();
+        let body = "rm -f $PIDS
+                (cd /; setsid sh -c 'echo $2/$$ >> \"$0\"; exec \"$1\"' $PIDS $LOOP $NS &)
                 while [ ! -s $PIDS ]; do sleep 0.01; done";
-    let body = format!("LOOP={}\n{body}", looping.display());
-    for _ in 0..20 {
-        let report = fixture.run(script(&fixture, &body), b"").await;
+        let body = format!("LOOP={}\n{body}", looping.display());
+        for _ in 0..20 {
+            let report = fixture.run(script(&fixture, &body), b"").await;
+            check_ended(&report, 200, None);
+            assert!(!exists(&pids(&fixture, 1).await[0]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_orphan_that_takes_its_time_to_die_is_gone_when_the_job_has_ended() {
+    for fixture in [fixture(), bare_fixture()] {
+        // It loses its memory before anything else, and with it its environment.
+        let body = "(cd /; setsid python3 -c 'import os, sys, time
+held = bytearray(400 << 20)
+open(sys.argv[1], \"a\").write(f\"{sys.argv[2]}/{os.getpid()}\\n\")
+time.sleep(1000)' $PIDS $NS &)
+while [ ! -s $PIDS ]; do sleep 0.01; done";
+        let report = fixture.run(script(&fixture, body), b"").await;
         check_ended(&report, 200, None);
         assert!(!exists(&pids(&fixture, 1).await[0]));
     }
 }
 
 #[tokio::test]
-async fn an_orphan_that_takes_its_time_to_die_is_gone_when_the_job_has_ended() {
-    let fixture = fixture();
-    // It loses its memory before anything else, and with it its environment.
-    let body = "(cd /; setsid python3 -c 'import os, sys, time
-held = bytearray(400 << 20)
-open(sys.argv[1], \"a\").write(f\"{os.getpid()}\\n\")
-time.sleep(1000)' $PIDS &)
-while [ ! -s $PIDS ]; do sleep 0.01; done";
-    let report = fixture.run(script(&fixture, body), b"").await;
-    check_ended(&report, 200, None);
-    assert!(!exists(&pids(&fixture, 1).await[0]));
-}
-
-#[tokio::test]
 async fn an_orphan_known_by_where_it_works_that_takes_its_time_to_die_is_gone_too() {
-    let fixture = fixture();
-    // The last unlinked file takes its contents along, after the process has lost its directory.
-    let body = "(env -i setsid /usr/bin/python3 -c 'import os, sys, time
+    for fixture in [fixture(), bare_fixture()] {
+        // The last unlinked file takes its contents along, after the process has lost its place.
+        let body = "(env -i setsid /usr/bin/python3 -c 'import os, sys, time
 held = open(\"held\", \"wb\")
 os.unlink(\"held\")
 for _ in range(300): held.write(bytes(1 << 20))
 held.flush()
-open(sys.argv[1], \"a\").write(f\"{os.getpid()}\\n\")
-time.sleep(1000)' $PIDS &)
+open(sys.argv[1], \"a\").write(f\"{sys.argv[2]}/{os.getpid()}\\n\")
+time.sleep(1000)' $PIDS $NS &)
 while [ ! -s $PIDS ]; do sleep 0.01; done";
-    let report = fixture.run(script(&fixture, body), b"").await;
-    check_ended(&report, 200, None);
-    assert!(!exists(&pids(&fixture, 1).await[0]));
+        let mut handler = script(&fixture, body);
+        handler.options.limits.scratch = Some(1 << 30);
+        let report = fixture.run(handler, b"").await;
+        check_ended(&report, 200, None);
+        assert!(!exists(&pids(&fixture, 1).await[0]));
+    }
 }

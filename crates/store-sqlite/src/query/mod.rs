@@ -6,9 +6,11 @@
 //! | `text` | statements in a text, and messages that point into them |
 //! | `view` | the table that a query sees, and the triggers that record its writes |
 //! | `guard` | what a query may do, and for how long |
+//! | `function` | bounded functions instead of SQLite's own |
 //! | `write` | turns recorded writes into edits of the store |
 //! | `fuzz` | rules for any query, for the fuzzer and the tests |
 
+mod function;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod guard;
@@ -29,6 +31,7 @@ use windlass_core::store::sql::{SqlAnswer, SqlAsk, SqlValue};
 
 use crate::doubt::Doubt;
 use crate::error::{Failure, closed};
+use crate::heap;
 use crate::open::{self, Options};
 use crate::turn::Turnstile;
 use crate::tx::Tx;
@@ -48,6 +51,8 @@ const HOLD_MIN: Duration = Duration::from_secs(1);
 /// Rows of one answer, and the memory that they take.
 const ANSWER_ROWS_MAX: usize = 1_000_000;
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Memory that SQLite may take for one query, besides its answer.
+const HEAP_BYTES_MAX: i64 = 128 * 1024 * 1024;
 
 pub(crate) struct Queries {
     options: Arc<Options>,
@@ -73,7 +78,9 @@ impl Queries {
         let (options, doubt) = (self.options.clone(), self.doubt.clone());
         let work = move || {
             // Anything that a panic left half-done is undone when the query's connection closes.
-            let answer = Error::caught("a query", || answer(&options, &doubt, &ask, deadline))
+            let bounded =
+                || heap::within(HEAP_BYTES_MAX, || answer(&options, &doubt, &ask, deadline));
+            let answer = Error::caught("a query", bounded)
                 .and_then(|answer| answer.map_err(|failure| failure.translate(&options.path)));
             drop(permit);
             answer
@@ -171,6 +178,7 @@ impl<'a> Query<'a> {
         let secret: String = conn.query_row(secret, [], |row| row.get(0))?;
         let recorded = RecordedWrites::default();
         view::make(&conn, &ask.tenant, &secret, &recorded)?;
+        function::replace_slow(&conn)?;
         let screen = Screen::set(&conn, &TABLE_FUNCTIONS)?;
         let guard = Guard::set(&mut conn, secret, screen.names())?;
         guard::end_at(&mut conn, deadline)?;
@@ -214,6 +222,9 @@ impl<'a> Query<'a> {
             return refuse("a query has no parameters", 0);
         }
         if let Some(place) = text::place_of_schema(view::SCHEMA, statement.text) {
+            return refuse("not authorized", place);
+        }
+        if let Some(place) = text::place_of_any(self.screen.reserved(), statement.text) {
             return refuse("not authorized", place);
         }
         if !prepared.readonly() && !effects.writes {
@@ -274,10 +285,13 @@ impl<'a> Query<'a> {
             for index in 0..width {
                 let value = row.get_ref(index).map_err(stopped)?;
                 bytes += size_of::<SqlValue>() + length(value);
+                if bytes > ANSWER_BYTES_MAX {
+                    return Err(Stop::TimedOut);
+                }
                 values.push(sql_value(value));
             }
             rows.push(values);
-            if rows.len() > ANSWER_ROWS_MAX || bytes > ANSWER_BYTES_MAX {
+            if rows.len() > ANSWER_ROWS_MAX {
                 return Err(Stop::TimedOut);
             }
         }
@@ -332,6 +346,9 @@ fn failed(error: rusqlite::Error) -> Stop {
 }
 
 fn words_of(error: rusqlite::Error, stop: impl FnOnce(String) -> Stop) -> Stop {
+    if error.sqlite_error_code() == Some(ErrorCode::OutOfMemory) {
+        return stop(format!("a query takes at most {HEAP_BYTES_MAX} bytes of memory"));
+    }
     match error {
         rusqlite::Error::SqlInputError { msg, .. } => stop(msg),
         rusqlite::Error::SqliteFailure(code, Some(message)) if is_of_query(code.code) => {

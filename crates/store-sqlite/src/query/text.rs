@@ -102,8 +102,13 @@ pub(super) fn pointed(message: &str, statement: &str, offset: usize) -> String {
 
 /// Where a statement contains a name, in any case; 0 if it does not.
 pub(super) fn place_of(name: &str, statement: &str) -> usize {
-    let found = tokens(statement.as_bytes()).find(|(_, token)| is_name(token, name));
-    found.map_or(0, |(at, _)| at)
+    place_of_any(&[name], statement).unwrap_or(0)
+}
+
+/// Where a statement contains one of these names, in any case.
+pub(super) fn place_of_any(names: &[impl AsRef<str>], statement: &str) -> Option<usize> {
+    let is_one = |token: &[u8]| names.iter().any(|name| is_name(token, name.as_ref()));
+    tokens(statement.as_bytes()).find(|(_, token)| is_one(token)).map(|(at, _)| at)
 }
 
 /// Where a statement names the schema, followed by a dot.

@@ -7,7 +7,7 @@
 //!
 //! SQLite does not ask the authorizer about everything (not about the columns of a NATURAL JOIN).
 //! So a query must not even be able to name a table of the store: empty views of the same names
-//! shadow them.
+//! shadow them, and names that SQLite reserves for itself are refused wherever they stand.
 
 use std::sync::{Arc, Mutex};
 
@@ -108,9 +108,16 @@ pub(super) fn make(
     conn.execute_batch(&format!("{}{}", views(tenant, secret), triggers(secret)))
 }
 
-/// Empty views that shadow every table and view of the store, and every table of SQLite itself.
+/// Tables that every file has, and that a view cannot shadow.
+const SCHEMA_TABLES: [&str; 4] =
+    ["sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema"];
+
+/// Empty views that shadow every table and view of the store, and every table of SQLite itself that
+/// can be shadowed.
 pub(super) struct Screen {
     names: Vec<String>,
+    /// Tables of SQLite itself that cannot be shadowed: their names are reserved.
+    reserved: Vec<String>,
 }
 
 impl Screen {
@@ -118,11 +125,13 @@ impl Screen {
     pub(super) fn set(conn: &Connection, except: &[&str]) -> Result<Screen> {
         let find = "SELECT lower(name) FROM main.sqlite_schema WHERE type IN ('table', 'view')
                     UNION SELECT lower(name) FROM pragma_module_list";
-        let names = conn.prepare(find)?.query_map([], |row| row.get(0))?.collect::<Result<_>>()?;
-        let mut screen = Screen { names };
-        screen
-            .names
-            .retain(|name| !except.contains(&name.as_str()) && !name.starts_with("sqlite_"));
+        let names: Vec<String> =
+            conn.prepare(find)?.query_map([], |row| row.get(0))?.collect::<Result<_>>()?;
+        let (mut reserved, mut names): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| name.starts_with("sqlite_"));
+        reserved.extend(SCHEMA_TABLES.map(str::to_owned));
+        names.retain(|name| !except.contains(&name.as_str()));
+        let screen = Screen { names, reserved };
         screen.put(conn)?;
         Ok(screen)
     }
@@ -130,6 +139,11 @@ impl Screen {
     /// The shadowed names, in lower case.
     pub(super) fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Names that a query may not contain, in lower case.
+    pub(super) fn reserved(&self) -> &[String] {
+        &self.reserved
     }
 
     /// Gives the store itself access to its tables.
@@ -156,58 +170,80 @@ impl Screen {
 
 /// Reads at least one column besides the id of every table: otherwise SQLite asks the authorizer
 /// about the table again, without saying that the view reads it.
+///
+/// SQLite evaluates an expression of the query as soon as it has the columns that it names, perhaps
+/// before it knows whose job it is, and an error in it (or the time that it takes) tells something
+/// about a job of another tenant. So the value of a column depends on the tenant. Two columns must
+/// stay plain for the indexes: the name, which is read from the row that has the tenant, after the
+/// tenant was compared; and the ID, of which such an error tells only that it is taken.
+///
+/// The tenant is compared with `IS`: after an `=`, SQLite would replace the column by the constant
+/// in every other condition, and nothing would depend on it any more.
 fn views(tenant: &Tenant, secret: &str) -> String {
     let columns = COLUMNS.join(", ");
     let number = |state| row::state_number(state);
-    format!(
-        "CREATE TEMP VIEW {secret} ({columns}) AS
-         SELECT windlass_seconds(j.created_at),
-                j.id,
-                CASE j.state
-                WHEN {queued} THEN
-                    CASE WHEN (SELECT l.token FROM main.lease l WHERE l.id = j.id) THEN 'RUNNING'
-                         WHEN j.parts & {LENT} THEN 'RUNQUEUED'
-                         ELSE 'QUEUED' END
-                WHEN {paused} THEN 'PAUSED'
-                WHEN {finished} THEN 'FINISHED'
-                WHEN {failed} THEN 'FAILED'
-                WHEN {cancelled} THEN 'CANCELLED' END,
-                t.name,
-                CASE WHEN j.parts & {EXTRA} THEN
-                    coalesce((SELECT x.run_at_text FROM main.extra x WHERE x.id = j.id),
-                             windlass_millis(j.run_at))
-                ELSE windlass_millis(j.run_at) END,
-                windlass_seconds(
-                    coalesce((SELECT l.started_at FROM main.lease l WHERE l.id = j.id),
-                             j.started_at)),
-                CASE WHEN j.parts & {EXTRA} THEN
-                    coalesce((SELECT x.repeat FROM main.extra x WHERE x.id = j.id), '')
-                ELSE '' END,
-                CASE WHEN j.payload_bytes = 0 THEN '{{}}'
-                     WHEN j.parts & {PAYLOAD} THEN
-                         (SELECT CAST(p.data AS TEXT) FROM main.payload p WHERE p.id = j.id)
-                     WHEN j.parts & {PIECES} THEN
-                         (SELECT group_concat(CAST(p.data AS TEXT), '' ORDER BY p.position)
-                            FROM main.piece p WHERE p.id = j.id)
-                     ELSE CAST(j.payload AS TEXT) END,
-                j.priority,
-                CAST(coalesce(j.parent_id, 0) AS INTEGER),
-                CASE WHEN j.parts & {EXTRA} THEN
-                    coalesce((SELECT x.door_text FROM main.extra x WHERE x.id = j.id), '')
-                ELSE '' END
-           FROM main.job j JOIN main.type t ON t.id = j.type_id
-          WHERE t.tenant = '{tenant}'
-            AND (j.state NOT IN ({finished}, {cancelled}) OR j.parent_id IS NOT NULL);
-         CREATE TEMP VIEW jobs ({columns}) AS SELECT * FROM {secret};",
+    let own = |value: &str| format!("CASE WHEN t.tenant IS '{tenant}' THEN {value} END");
+    let state = format!(
+        "CASE j.state
+         WHEN {queued} THEN
+             CASE WHEN (SELECT l.token FROM main.lease l WHERE l.id = j.id) THEN 'RUNNING'
+                  WHEN j.parts & {LENT} THEN 'RUNQUEUED'
+                  ELSE 'QUEUED' END
+         WHEN {paused} THEN 'PAUSED'
+         WHEN {finished} THEN 'FINISHED'
+         WHEN {failed} THEN 'FAILED'
+         WHEN {cancelled} THEN 'CANCELLED' END",
         queued = number(State::Queued),
         paused = number(State::Paused),
         finished = number(State::Finished),
         failed = number(State::Failed),
         cancelled = number(State::Cancelled),
         LENT = part::LENT,
-        EXTRA = part::EXTRA,
+    );
+    let extra = |column: &str, otherwise: &str| {
+        format!(
+            "CASE WHEN j.parts & {EXTRA} THEN
+                 coalesce((SELECT x.{column} FROM main.extra x WHERE x.id = j.id), {otherwise})
+             ELSE {otherwise} END",
+            EXTRA = part::EXTRA,
+        )
+    };
+    let last_run = "windlass_seconds(
+        coalesce((SELECT l.started_at FROM main.lease l WHERE l.id = j.id), j.started_at))";
+    let data = format!(
+        "CASE WHEN j.payload_bytes = 0 THEN '{{}}'
+              WHEN j.parts & {PAYLOAD} THEN
+                  (SELECT CAST(p.data AS TEXT) FROM main.payload p WHERE p.id = j.id)
+              WHEN j.parts & {PIECES} THEN
+                  (SELECT group_concat(CAST(p.data AS TEXT), '' ORDER BY p.position)
+                     FROM main.piece p WHERE p.id = j.id)
+              ELSE CAST(j.payload AS TEXT) END",
         PAYLOAD = part::PAYLOAD,
         PIECES = part::PIECES,
+    );
+    let values = [
+        own("windlass_seconds(j.created_at)"),
+        "j.id".into(),
+        own(&state),
+        "t.name".into(),
+        own(&extra("run_at_text", "windlass_millis(j.run_at)")),
+        own(last_run),
+        own(&extra("repeat", "''")),
+        own(&data),
+        format!("CAST({} AS INTEGER)", own("j.priority")),
+        format!("CAST({} AS INTEGER)", own("coalesce(j.parent_id, 0)")),
+        own(&extra("door_text", "''")),
+    ]
+    .join(",\n");
+    format!(
+        "CREATE TEMP VIEW {secret} ({columns}) AS
+         SELECT {values}
+           FROM main.job j JOIN main.type t ON t.id = j.type_id
+          WHERE t.tenant IS '{tenant}'
+            AND (j.state NOT IN ({finished}, {cancelled}) OR j.parent_id IS NOT NULL);
+         CREATE TEMP VIEW jobs ({columns}) AS SELECT * FROM {secret};",
+        finished = number(State::Finished),
+        cancelled = number(State::Cancelled),
     )
 }
 

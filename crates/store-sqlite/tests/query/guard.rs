@@ -6,6 +6,7 @@ use windlass_core::Store;
 use windlass_core::store::Error;
 use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
+use windlass_core::{NewJob, Priority, TypeKey};
 
 use super::common::{assert_consistent, id, job, tenant};
 use super::{World, of_other, other};
@@ -16,6 +17,9 @@ async fn two_tenants() -> World {
 
 /// Reads of anything but `jobs`, and other ways around the guard.
 const FORBIDDEN: &[&str] = &[
+    "SELECT 1 FROM (SELECT 'job' AS name) NATURAL JOIN sqlite_master",
+    "SELECT 1 FROM (SELECT 'job' AS name) NATURAL JOIN 'SQLite_Schema'",
+    "SELECT 1 FROM (SELECT 'jobs' AS name) JOIN temp.sqlite_schema USING (name)",
     "SELECT * FROM job",
     "SELECT * FROM main.job",
     "SELECT COUNT(*) FROM job",
@@ -164,6 +168,32 @@ async fn a_tenant_neither_sees_nor_changes_the_jobs_of_another() {
     world.check(all, &["1"]).await;
 }
 
+/// An expression is not evaluated on another tenant's values, however SQLite orders its work.
+#[tokio::test]
+async fn an_error_tells_nothing_about_a_job_of_another_tenant() {
+    let theirs = NewJob { priority: Priority::new(777).unwrap(), ..of_other(3) };
+    let theirs = NewJob { key: TypeKey::new("other", "theirs").unwrap(), ..theirs };
+    let world = World::holding([job(1), theirs]).await;
+    let conditions = [
+        "data LIKE '%secret%'",
+        "priority = 777",
+        "name = 'theirs'",
+        "name > 'th' AND state = 'QUEUED'",
+        "created > '' AND nextRun > '' AND name != 't'",
+        "repeat = '' AND retryAfter = '' AND priority != 500",
+    ];
+    for condition in conditions {
+        let error = format!("CASE WHEN {condition} THEN abs(-9223372036854775808) ELSE 1 END");
+        for by in ["jobID = 3 AND", "jobID IN (3, 4) AND", "jobID > 2 AND", ""] {
+            let text = format!("SELECT jobID FROM jobs WHERE {by} {error}");
+            let expected: &[&str] = if by.is_empty() { &["1"] } else { &[] };
+            world.check(&text, expected).await;
+        }
+    }
+    let own = "SELECT 1 FROM jobs WHERE abs(-9223372036854775808 + (priority - 500))";
+    assert!(world.bad(own).await.contains("overflow"));
+}
+
 /// SQLite does not ask the authorizer about these.
 #[tokio::test]
 async fn what_is_compared_behind_the_guards_back_is_empty() {
@@ -276,6 +306,35 @@ async fn an_answer_has_bounds() {
     assert!(world.bad(&depth).await.starts_with("Parse error: "));
     let compound = vec!["SELECT 1"; 500].join(" UNION ALL ");
     assert!(world.bad(&compound).await.contains("too many terms"));
+}
+
+#[tokio::test]
+async fn the_memory_of_a_query_is_bounded_and_others_are_not_disturbed() {
+    let world = two_tenants().await;
+    let values = vec!["randomblob(10000000)"; 30].join(", ");
+    let told = world.bad(&format!("SELECT max({values})")).await;
+    assert!(told.contains("bytes of memory"), "{told}");
+    let many = format!("INSERT INTO jobs (name, data) SELECT 'x', max({values})");
+    assert!(world.failed(&many).await.contains("bytes of memory"));
+    world
+        .check("SELECT length(max(randomblob(10000000), randomblob(10000000)))", &["10000000"])
+        .await;
+    assert_eq!(world.changes("INSERT INTO jobs (name) VALUES ('a')").await, 1);
+    for text in ["SELECT json_group_array(jobID) FROM jobs", "SELECT json_patch('{}', '{}')"] {
+        assert!(world.bad(text).await.contains("not authorized"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn no_call_of_a_function_compares_for_ever() {
+    let world = two_tenants().await;
+    let text = "hex(zeroblob(4000000))";
+    let zeros = "0".repeat(9000);
+    for operator in [format!("LIKE '%{zeros}1'"), format!("GLOB '*{zeros}1'")] {
+        let told = world.bad(&format!("SELECT {text} {operator}")).await;
+        assert!(told.contains("too many comparisons"), "{told}");
+    }
+    world.check(&format!("SELECT {text} LIKE '%1%', {text} GLOB '*0'"), &["0|1"]).await;
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ mod flaw;
 mod request;
 pub(crate) mod time;
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -178,15 +178,15 @@ impl<'a> Caller<'a> {
     fn connection(&mut self, daemon: usize) -> Option<(u64, Connection)> {
         let boot = self.site.boots(daemon);
         let known = self.connections[daemon].take().filter(|(known, _)| *known == boot);
-        known.or_else(|| Some((boot, connect(self.site.address(daemon))?)))
+        known.or_else(|| Some((boot, connect(self.site, daemon)?)))
     }
 }
 
 /// An open connection whose answers are waited for in bounded time.
-pub(crate) fn connect(address: SocketAddr) -> Option<Connection> {
-    let stream = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX).ok()?;
+pub(crate) fn connect(site: &Site, daemon: usize) -> Option<Connection> {
+    let stream = TcpStream::connect_timeout(&site.address(daemon), CONNECT_TIME_MAX).ok()?;
     let same = stream.try_clone().ok()?;
-    let connection = Connection::over(stream).ok()?;
+    let connection = Connection::over(stream).ok()?.with_key(site.key().as_deref());
     same.set_read_timeout(Some(ANSWER_TIME_MAX)).ok()?;
     same.set_write_timeout(Some(ANSWER_TIME_MAX)).ok()?;
     Some(connection)

@@ -83,6 +83,12 @@ pub(crate) struct HandlerSet {
     /// Maximum size of files that it writes, such as 1GB.
     #[arg(long, value_name = "SIZE")]
     pub(crate) file_size: Option<String>,
+    /// Size of its private space to write to, such as 256MB.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) scratch: Option<String>,
+    /// What it may connect to: none, public, or networks and names between commas.
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) network: Option<String>,
     /// Environment variable for the handler; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,

@@ -6,6 +6,7 @@ mod disbatch;
 mod doctor;
 mod handler;
 mod jobs;
+mod key;
 mod run;
 mod serve;
 mod types;
@@ -23,6 +24,7 @@ use self::doctor::DOCTOR_HELP;
 pub(crate) use self::doctor::Doctor;
 pub(crate) use self::handler::{Handler, HandlerGet, HandlerSet};
 pub(crate) use self::jobs::{Jobs, JobsList, JobsLog, JobsRequeue};
+pub(crate) use self::key::{Key, KeyCreate, KeyRotate};
 pub(crate) use self::run::Run;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::types::Types;
@@ -71,6 +73,9 @@ pub(crate) struct Target {
         default_value = "default"
     )]
     pub(crate) tenant: String,
+    /// API key [default: the saved one, or that of a daemon of the same user on this machine].
+    #[arg(long, global = true, value_name = "KEY", env = "WINDLASS_KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
     /// Print JSON instead of tables.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -104,6 +109,16 @@ pub(crate) enum Action {
     /// List, suspend or resume the types of a tenant.
     #[command(subcommand)]
     Types(Types),
+    /// Make, list, revoke or rotate API keys.
+    #[command(subcommand)]
+    Key(Key),
+    /// Save an API key for a daemon; it is read from the terminal or standard input.
+    #[command(after_help = "Example:\n  windlass login http://127.0.0.1:7600 < key.txt")]
+    Login {
+        /// Address of the daemon.
+        #[arg(value_name = "URL")]
+        url: String,
+    },
     /// Show the state of the daemon and the job counts of every tenant.
     Status,
     /// Print a completion script for a shell.
@@ -179,7 +194,10 @@ pub(crate) fn command() -> Command {
 }
 
 /// The flags of `Target`.
-const TARGET: [&str; 3] = ["url", "tenant", "json"];
+const TARGET: [&str; 4] = ["url", "tenant", "key", "json"];
+
+/// Those that name a daemon.
+const DAEMON: [&str; 3] = ["url", "tenant", "key"];
 
 /// Commands that talk to no daemon, and the flags that they refuse.
 const LOCAL: [(&str, &[&str]); 13] = [
@@ -194,9 +212,9 @@ const LOCAL: [(&str, &[&str]); 13] = [
     (DISBATCH, &TARGET),
     ("dtr", &TARGET),
     // Their output can be JSON, too.
-    ("doctor", &["url", "tenant"]),
-    ("backup", &["url", "tenant"]),
-    ("restore", &["url", "tenant"]),
+    ("doctor", &DAEMON),
+    ("backup", &DAEMON),
+    ("restore", &DAEMON),
 ];
 
 /// Has flags with the same names, which mean its own server.

@@ -9,6 +9,7 @@ use super::http::{Daemon, type_name};
 use super::{Show, cell, cell_if_there, items, load, when};
 use crate::cli::{Handler, HandlerGet, HandlerSet};
 use crate::output::{self, Table, long, text};
+use crate::source;
 use crate::{Usage, output::plain};
 
 pub(super) async fn run(daemon: &Daemon, show: Show, command: Handler) -> anyhow::Result<()> {
@@ -70,6 +71,11 @@ fn add_options(set: &HandlerSet, options: &mut Map<String, Value>) -> anyhow::Re
     put_if_given(options, "cpu", &set.cpu);
     put_if_given(options, "processes", &set.processes);
     put_if_given(options, "file_size", &set.file_size);
+    put_if_given(options, "scratch", &set.scratch);
+    if let Some(text) = &set.network {
+        let network = source::network(text).map_err(|why| Usage(format!("--network: {why}")))?;
+        options.insert("network".into(), network);
+    }
     load::environment(&set.env, options)?;
     let retry = load::group(options, "retry");
     put_if_given(retry, "delay", &set.retry_delay);
@@ -179,13 +185,15 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_comment_of_the_source() {
-        let body = "# windlass: timeout=1s batch=3 retry.delay=1s env.A=1 env.B=2\ntrue\n";
+        let body =
+            "# windlass: timeout=1s batch=3 retry.delay=1s env.A=1 env.B=2 network=none\ntrue\n";
         let flags = ["--timeout", "2s", "--env", "B=3", "--retry-attempts", "4"];
         let handler = wire(&set(&[&["--lang", "sh", "--body", body], &flags[..]].concat()));
         let options = json!({
             "timeout": "2s",
             "batch": 3,
             "env": { "A": "1", "B": "3" },
+            "network": "none",
             "retry": { "delay": "1s", "attempts": 4 },
         });
         assert_eq!(handler.unwrap()["options"], options);
@@ -197,12 +205,15 @@ mod tests {
         assert_eq!(plain, json!({ "lang": "http", "body": "http://x" }));
         let full = ["--body", "true", "--lang", "sh", "--timeout", "5s", "--env", "A=b=c"];
         let retry = ["--retry-attempts", "3", "--retry-factor", "1.5", "--batch", "2"];
-        let full = wire(&set(&[&full[..], &retry[..]].concat())).unwrap();
+        let walls = ["--scratch", "64MB", "--network", "10.1.2.0/24:5432, db.internal"];
+        let full = wire(&set(&[&full[..], &retry[..], &walls[..]].concat())).unwrap();
         let options = json!({
             "timeout": "5s",
             "batch": 2,
             "env": { "A": "b=c" },
             "retry": { "attempts": 3, "factor": 1.5 },
+            "scratch": "64MB",
+            "network": ["10.1.2.0/24:5432", "db.internal"],
         });
         assert_eq!(full, json!({ "lang": "sh", "body": "true", "options": options }));
     }

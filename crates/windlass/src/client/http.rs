@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::header::RETRY_AFTER;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -16,7 +17,11 @@ use crate::Usage;
 
 /// How long to wait for an answer, on top of the time the daemon was asked to wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause when the daemon has no room for requests that wait, and answers at once.
+const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 
+/// Added to the daemon's words when it does not accept the key.
+const KEY_HINT: &str = "pass a key with --key or WINDLASS_KEY, or save one with `windlass login`";
 const NO_JSON: &str = "the answer is not JSON, so this is not a Windlass daemon";
 
 /// Besides letters and digits, these are not encoded in a path.
@@ -26,11 +31,13 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 pub(crate) struct Daemon {
     address: Address,
     tenant: Tenant,
+    key: Option<String>,
     http: reqwest::Client,
 }
 
 impl Daemon {
-    pub(crate) fn new(url: &str, tenant: &str) -> anyhow::Result<Daemon> {
+    /// With the key that its requests have, if any.
+    pub(crate) fn new(url: &str, tenant: &str, key: Option<String>) -> anyhow::Result<Daemon> {
         let wrong = || Usage(format!("--url takes an http or https URL, not '{url}'"));
         let address = Address::parse(url).ok_or_else(wrong)?;
         install_tls();
@@ -39,11 +46,16 @@ impl Daemon {
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
             .build()
             .context("cannot set up the HTTP client")?;
-        Ok(Daemon { address, tenant: Tenant::new(tenant)?, http })
+        Ok(Daemon { address, tenant: Tenant::new(tenant)?, key, http })
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {
         &self.tenant
+    }
+
+    /// The URL, without a slash at its end.
+    pub(crate) fn base(&self) -> &str {
+        &self.address.base
     }
 
     /// The path below the tenant, with each part encoded.
@@ -76,7 +88,12 @@ impl Daemon {
         let path = self.path(&["jobs", id]);
         let text = windlass_core::time::format_duration(wait);
         let request = self.request(Method::GET, &path).query(&[("wait", text)]);
-        let bytes = bounded(self.send(request.timeout(wait + ANSWER_TIMEOUT)).await?).await?;
+        let response = self.send(request.timeout(wait + ANSWER_TIMEOUT)).await?;
+        let is_crowded = response.headers().contains_key(RETRY_AFTER);
+        let bytes = bounded(response).await?;
+        if is_crowded {
+            tokio::time::sleep(CROWDED_PAUSE.min(wait)).await;
+        }
         job(&String::from_utf8_lossy(&bytes))
     }
 
@@ -120,7 +137,11 @@ impl Daemon {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.address.base))
+        let request = self.http.request(method, format!("{}{path}", self.address.base));
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
     }
 
     /// The body of a successful answer; a refusal is an error.
@@ -135,7 +156,10 @@ impl Daemon {
             return Ok(response);
         }
         let body = bounded(response).await.unwrap_or_default();
-        let sentence = refusal(&body);
+        let mut sentence = refusal(&body);
+        if status == StatusCode::UNAUTHORIZED {
+            sentence = sentence.map(|sentence| format!("{sentence}; {KEY_HINT}"));
+        }
         Err(anyhow!(sentence.unwrap_or_else(|| {
             format!("{} answered {status}, but not like a Windlass daemon", self.address.shown)
         })))
@@ -186,6 +210,7 @@ fn refusal(body: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let message = answer["error"]["message"].as_str()?;
     match answer["error"]["field"].as_str() {
+        Some("Authorization") => Some(message.to_owned()),
         Some(field) if !message.starts_with(field) => Some(format!("{field}: {message}")),
         _ => Some(message.to_owned()),
     }
@@ -230,7 +255,7 @@ mod tests {
 
     #[test]
     fn type_names_are_encoded_in_paths() {
-        let daemon = Daemon::new("http://127.0.0.1:1/", "acme").unwrap();
+        let daemon = Daemon::new("http://127.0.0.1:1/", "acme", None).unwrap();
         assert_eq!(
             daemon.path(&["jobs", "www-prod/Foo ä"]),
             "/v1/acme/jobs/www-prod%2FFoo%20%C3%A4"
@@ -241,7 +266,7 @@ mod tests {
     #[test]
     fn urls_that_are_not_http_are_wrong_usage() {
         for url in ["", "localhost:7600", "ftp://x", "http://"] {
-            let error = Daemon::new(url, "acme").err().expect(url);
+            let error = Daemon::new(url, "acme", None).err().expect(url);
             assert!(error.is::<Usage>(), "{url}");
         }
     }
@@ -260,7 +285,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let daemon = Daemon::new(&format!("http://u:secret@127.0.0.1:{port}"), "acme").unwrap();
+        let daemon =
+            Daemon::new(&format!("http://u:secret@127.0.0.1:{port}"), "acme", None).unwrap();
         let error = daemon.get("/v1/status", &[]).await.unwrap_err().to_string();
         assert!(error.contains(&format!("http://127.0.0.1:{port}")), "{error}");
         assert!(error.contains("windlass serve") && !error.contains("secret"), "{error}");

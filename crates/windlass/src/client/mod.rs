@@ -7,6 +7,7 @@ mod follow;
 mod handler;
 pub(crate) mod http;
 mod jobs;
+mod key;
 mod load;
 mod log;
 mod run;
@@ -22,13 +23,21 @@ use serde_json::Value;
 use windlass_core::State;
 
 use crate::cli::{Action, Target};
+use crate::keys::Places;
+use crate::keys::find::find;
 use crate::output;
 
 pub(crate) use self::http::Daemon;
 
 /// Carries out one command against the daemon that `target` names.
 pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitCode> {
-    let daemon = Daemon::new(&target.url, &target.tenant)?;
+    let places = Places::of_process();
+    if let Action::Login { url } = &action {
+        key::login(target, url, &places).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let url = target.url.trim_end_matches('/');
+    let daemon = Daemon::new(url, &target.tenant, find(target.key.as_deref(), url, &places)?)?;
     let show = Show { json: target.json };
     match action {
         Action::Run(run) => return run::run(daemon, show, &run).await,
@@ -36,12 +45,14 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         Action::Handler(command) => handler::run(&daemon, show, command).await,
         Action::Jobs(command) => jobs::run(&daemon, show, command).await,
         Action::Types(command) => types::run(&daemon, show, command).await,
+        Action::Key(command) => key::run(&daemon, show, command).await,
         Action::Status => status::run(&daemon, show).await,
         Action::Serve(_)
         | Action::Backup(_)
         | Action::Restore(_)
         | Action::Doctor(_)
         | Action::Demo
+        | Action::Login { .. }
         | Action::Completions { .. }
         | Action::Jobd { .. }
         | Action::Den(_)

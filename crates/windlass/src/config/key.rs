@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use windlass_core::limit::{DURATION_MAX, MEMORY_BYTES_MIN, PROCESSES_MAX, SYSID_MAX};
+use windlass_core::limit::{
+    BATCH, CONTEXTS, DURATION_MAX, MEMORY_BYTES_MIN, PROCESSES_MAX, SCRATCH_BYTES_MIN, SYSID_MAX,
+};
 
 use super::kind::Kind;
 
@@ -94,6 +96,7 @@ const fn size(min: u64) -> Kind {
 }
 
 pub(crate) const FAIRNESS: &[&str] = &["tenant", "type"];
+pub(crate) const ISOLATION_LEVELS: &[&str] = &["auto", "required", "off"];
 pub(crate) const LANDLOCK: &[&str] = &["preferred", "required", "off"];
 pub(crate) const LOG_FORMATS: &[&str] = &["auto", "human", "json"];
 pub(crate) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug"];
@@ -112,6 +115,11 @@ pub(crate) const KEYS: &[Key] = &[
         .computed("disabled")
         .with_flag_called("--bedrock")
         .help("Address and port for clients of Bedrock::Jobs; port 0 picks a free one."),
+    Key::new("bedrock.allow", Kind::Networks, "").help(
+        "Networks and addresses whose clients may use the Bedrock door, such as 10.1.0.0/16, \
+         besides this machine; others are disconnected. An address of bedrock.listen that other \
+         machines can reach needs it: the protocol has no passwords.",
+    ),
     Key::new("bedrock.tenant", Kind::Tenant, "default")
         .help("Tenant of all jobs of Bedrock::Jobs clients."),
     Key::new("data_dir", Kind::Text, "windlass-data").with_flag().help(
@@ -122,8 +130,8 @@ pub(crate) const KEYS: &[Key] = &[
         .with_flag()
         .help("Store for jobs and handlers: sqlite:PATH."),
     Key::new("insecure", Kind::Switch, "false").with_flag().help(
-        "Allow listening on an address that other machines can reach, although there are no \
-             API keys yet.",
+        "Switch API keys off: everybody who reaches the daemon may use it. Needed to listen on an \
+         address that other machines can reach, because there is no TLS yet.",
     ),
     Key::new("sysid", whole(1, SYSID_MAX as u64), "")
         .computed("any free number")
@@ -155,8 +163,14 @@ pub(crate) const KEYS: &[Key] = &[
         .help("Maximum number of warm node, python and php processes (contexts)."),
     Key::new("contexts.tenant_max", whole(1, SLOTS_MAX), "32")
         .help("Maximum number of contexts of one tenant."),
+    Key::new("contexts.handler_max", whole(1, CONTEXTS.max as u64), "100")
+        .help("Largest options.contexts of a handler."),
+    Key::new("contexts.idle_max", span(Duration::ZERO, DURATION_MAX), "24h")
+        .help("Longest options.idle of a handler."),
     Key::new("lease.duration", span(MS.saturating_mul(100), HOUR), "10s")
         .help("How long the jobs of a dead daemon stay leased before another daemon takes them."),
+    Key::new("lease.worker_max", span(MS.saturating_mul(1000), DURATION_MAX), "24h")
+        .help("Longest lease that a pull worker may ask for."),
     Key::new("lease.reap_interval", span(MS.saturating_mul(10), HOUR), "1s")
         .help("How often to look for expired leases and overdue jobs."),
     Key::new("poll.min", span(MS, HOUR), "50ms")
@@ -176,12 +190,23 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("job.timeout", span(MS, DURATION_MAX), "120s").help(
         "Default time limit of one attempt, unless the job, the handler or the type sets one.",
     ),
+    Key::new("job.timeout_max", span(MS, DURATION_MAX), "24h")
+        .help("Longest time limit that a job, a handler or a type may set."),
+    Key::new("job.batch_max", whole(1, BATCH.max as u64), "1000")
+        .help("Largest options.batch of a handler."),
     Key::new("job.retention", span(Duration::ZERO, DURATION_MAX), "3d")
         .help("How long a job is kept after it has ended."),
+    Key::new("job.retention_max", span(Duration::ZERO, DURATION_MAX), "365d")
+        .help("Longest retention that a type may set."),
     Key::new("job.purge_interval", span(MS.saturating_mul(10), DAY), "30s")
         .help("How often expired jobs are removed."),
     Key::new("job.log_bytes_max", whole(1024, 64 * MIB), "65536")
         .help("How many bytes of each attempt's output to keep, counted from its end."),
+    Key::new("isolation.level", Kind::Choice(ISOLATION_LEVELS), "auto").help(
+        "How handlers are isolated: with every layer that this machine allows (auto), with \
+         namespaces, system call filters and network policy or not at all (required: the daemon \
+         refuses to start without them), or as bare processes, for development (off).",
+    ),
     Key::new("isolation.landlock", Kind::Choice(LANDLOCK), "preferred").help(
         "Restrict handlers' file access with Landlock: if the kernel supports it (preferred), \
          always (required: the daemon refuses to start without it), or never (off).",
@@ -192,12 +217,29 @@ pub(crate) const KEYS: &[Key] = &[
         .help("Additional directories and files that handlers may read, execute and write."),
     Key::new("isolation.memory", size(MEMORY_BYTES_MIN), "1GB")
         .help("Default memory limit of each handler process."),
+    Key::new("isolation.memory_max", size(MEMORY_BYTES_MIN), "4GB")
+        .help("Largest options.memory of a handler."),
     Key::new("isolation.cpu", span(Duration::from_secs(1), DURATION_MAX), "")
         .computed("no limit")
         .help("Default CPU time limit of each handler process."),
+    Key::new("isolation.cpu_max", span(Duration::from_secs(1), DURATION_MAX), "")
+        .computed("no limit")
+        .help("Longest options.cpu of a handler; if set, also the limit of handlers without one."),
     Key::new("isolation.processes", whole(1, PROCESSES_MAX as u64), "256")
         .help("Default maximum number of simultaneous processes of a handler."),
+    Key::new("isolation.processes_max", whole(1, PROCESSES_MAX as u64), "4096")
+        .help("Largest options.processes of a handler."),
     Key::new("isolation.file_size", size(1), "1GB").help("Default maximum file size for handlers."),
+    Key::new("isolation.file_size_max", size(1), "16GB")
+        .help("Largest options.file_size of a handler."),
+    Key::new("isolation.scratch", size(SCRATCH_BYTES_MIN), "256MB")
+        .help("Default size of the private space that a handler may write to."),
+    Key::new("isolation.scratch_max", size(SCRATCH_BYTES_MIN), "4GB")
+        .help("Largest options.scratch of a handler."),
+    Key::new("isolation.network.allow", Kind::Destinations, "").help(
+        "What handlers may connect to besides public addresses. Without a port, an entry opens all \
+         ports except the daemon's own.",
+    ),
     Key::new("journal.segment_bytes_max", whole(64 * 1024, 1024 * MIB), "67108864")
         .help("Size at which the journal starts a new file."),
     Key::new("stop_grace", span(Duration::ZERO, HOUR), "30s").help(

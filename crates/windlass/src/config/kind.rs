@@ -7,8 +7,10 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use windlass_core::Tenant;
+use windlass_core::network::Destination;
 use windlass_core::size::{format_size, parse_size};
 use windlass_core::time::{format_duration, parse_duration};
+use windlass_door_bedrock::Network;
 
 /// Bounds are inclusive.
 pub(crate) enum Kind {
@@ -39,8 +41,12 @@ pub(crate) enum Kind {
     Paths,
     /// Names of machines.
     Hosts,
+    /// Networks and addresses.
+    Networks,
     /// Scheme, host and port of web pages.
     Origins,
+    /// Networks and names of machines, with optional ports.
+    Destinations,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +64,8 @@ pub(crate) enum Value {
     Size(u64),
     Paths(Vec<PathBuf>),
     Texts(Vec<String>),
+    Destinations(Vec<Destination>),
+    Networks(Vec<Network>),
 }
 
 /// Longest part of a wrong value that an error shows.
@@ -86,7 +94,12 @@ impl Kind {
             }
             Kind::Paths => "absolute paths, such as /srv/models".into(),
             Kind::Hosts => "names of machines without ports, such as jobs.example".into(),
+            Kind::Networks => "networks or addresses, such as 10.1.0.0/16 or 10.1.2.3".into(),
             Kind::Origins => "origins of web pages, such as https://app.example".into(),
+            Kind::Destinations => {
+                "networks and names with optional ports, such as 10.1.2.0/24:5432 or db.internal"
+                    .into()
+            }
         }
     }
 
@@ -119,7 +132,12 @@ impl Kind {
                 Ok(size) if (*min..=*max).contains(&size) => Ok(Value::Size(size)),
                 _ => Err(wrong()),
             },
-            Kind::Tenants | Kind::Paths | Kind::Hosts | Kind::Origins => {
+            Kind::Tenants
+            | Kind::Paths
+            | Kind::Hosts
+            | Kind::Origins
+            | Kind::Networks
+            | Kind::Destinations => {
                 self.read_list(text.split(',').map(str::trim).filter(|item| !item.is_empty()))
             }
         }
@@ -130,6 +148,12 @@ impl Kind {
             Kind::Tenants => items.map(read_tenant).collect::<Result<_, _>>().map(Value::Tenants),
             Kind::Hosts => items.map(read_host).collect::<Result<_, _>>().map(Value::Texts),
             Kind::Origins => items.map(read_origin).collect::<Result<_, _>>().map(Value::Texts),
+            Kind::Destinations => {
+                items.map(read_destination).collect::<Result<_, _>>().map(Value::Destinations)
+            }
+            Kind::Networks => {
+                items.map(read_network).collect::<Result<_, _>>().map(Value::Networks)
+            }
             _ => items.map(read_path).collect::<Result<_, _>>().map(Value::Paths),
         }
     }
@@ -142,7 +166,15 @@ impl Kind {
             }
             (Kind::Number { .. }, DeValue::Integer(number)) => self.read(number.as_str()),
             (Kind::Number { .. }, DeValue::Float(number)) => self.read(number.as_str()),
-            (Kind::Tenants | Kind::Paths | Kind::Hosts | Kind::Origins, DeValue::Array(items)) => {
+            (
+                Kind::Tenants
+                | Kind::Paths
+                | Kind::Hosts
+                | Kind::Origins
+                | Kind::Networks
+                | Kind::Destinations,
+                DeValue::Array(items),
+            ) => {
                 let texts: Option<Vec<_>> =
                     items.iter().map(|item| item.get_ref().as_str()).collect();
                 self.read_list(texts.ok_or("a list with items that are not text")?.into_iter())
@@ -154,13 +186,19 @@ impl Kind {
                 | Kind::Tenants
                 | Kind::Paths
                 | Kind::Hosts
-                | Kind::Origins,
+                | Kind::Origins
+                | Kind::Networks
+                | Kind::Destinations,
                 other,
             ) => Err(described(other)),
             (_, DeValue::String(text)) => self.read(text),
             (_, other) => Err(described(other)),
         }
     }
+}
+
+fn read_network(text: &str) -> Result<Network, String> {
+    text.parse().map_err(|_| shown(text))
 }
 
 fn read_address(text: &str) -> Option<SocketAddr> {
@@ -207,6 +245,10 @@ fn read_origin(text: &str) -> Result<String, String> {
     let is_small = !text.contains(|c: char| c.is_ascii_uppercase());
     let is_origin = is_small && host.is_some_and(|host| read_host(host).is_ok());
     is_origin.then(|| text.to_owned()).ok_or_else(|| shown(text))
+}
+
+fn read_destination(text: &str) -> Result<Destination, String> {
+    text.parse().map_err(|_| shown(text))
 }
 
 fn described(value: &DeValue<'_>) -> String {
@@ -293,6 +335,16 @@ mod tests {
         for wrong in ["app.example", "https://app.example/", "*", "https://App.example", "ftp://a"]
         {
             assert!(Kind::Origins.read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn networks_have_a_prefix_or_are_one_address() {
+        let networks = ["10.1.0.0/16", "10.1.2.3", "fd00::/8"];
+        let parsed = networks.iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(Kind::Networks.read(&networks.join(", ")), Ok(Value::Networks(parsed)));
+        for wrong in ["10.0.0.0/33", "example.org", "10.1.2.3/8", "10.1.2.3:80"] {
+            assert!(Kind::Networks.read(wrong).is_err(), "{wrong}");
         }
     }
 

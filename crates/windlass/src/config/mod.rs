@@ -11,10 +11,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use windlass_core::network::Destination;
 use windlass_core::time::format_duration;
-use windlass_core::{Limits, RetryPolicy, Sysid, Tenant};
+use windlass_core::{Limits, Maxima, RetryPolicy, Sysid, Tenant};
+use windlass_door_bedrock::Network;
 use windlass_engine::Fairness;
-use windlass_runner::Landlock;
+use windlass_runner::{Landlock, Level};
 
 use self::file::Settings;
 pub(crate) use self::key::{Default, KEYS, Key};
@@ -46,6 +48,7 @@ pub(crate) struct Config {
     pub(crate) retry: RetryPolicy,
     pub(crate) job: Job,
     pub(crate) isolation: Isolation,
+    pub(crate) maxima: Maxima,
     pub(crate) journal_segment_bytes_max: u64,
     pub(crate) stop_grace: Duration,
     pub(crate) http: Http,
@@ -55,6 +58,8 @@ pub(crate) struct Config {
 pub(crate) struct Bedrock {
     /// The door is open only if it has an address.
     pub(crate) listen: Option<SocketAddr>,
+    /// Clients on other machines that may connect.
+    pub(crate) allow: Vec<Network>,
     pub(crate) tenant: Tenant,
 }
 
@@ -108,10 +113,12 @@ pub(crate) struct Job {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Isolation {
+    pub(crate) level: Level,
     pub(crate) landlock: Landlock,
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
     pub(crate) limits: Limits,
+    pub(crate) network_allow: Vec<Destination>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -173,11 +180,13 @@ impl Config {
 
     fn build(of: &Resolved<'_>, cores: usize) -> Config {
         let data_dir = PathBuf::from(of.text("data_dir"));
+        let maxima = maxima(of);
         let slots_default = (SLOTS_PER_CORE * cores).max(SLOTS_MIN);
         Config {
             listen: of.address("listen"),
             bedrock: Bedrock {
                 listen: of.address_if_set("bedrock.listen"),
+                allow: of.networks("bedrock.allow"),
                 tenant: of.tenant("bedrock.tenant"),
             },
             store: of.store("store").unwrap_or_else(|| data_dir.join("store.db")),
@@ -212,22 +221,20 @@ impl Config {
                 age: of.span("retry.age"),
             },
             job: Job {
-                timeout: of.span("job.timeout"),
-                retention: of.span("job.retention"),
+                timeout: of.span("job.timeout").min(maxima.timeout),
+                retention: of.span("job.retention").min(maxima.retention),
                 purge_interval: of.span("job.purge_interval"),
                 log_bytes_max: of.whole("job.log_bytes_max") as usize,
             },
             isolation: Isolation {
+                level: level_of_isolation(of.text("isolation.level")),
                 landlock: landlock(of.text("isolation.landlock")),
                 read: of.paths("isolation.read"),
                 write: of.paths("isolation.write"),
-                limits: Limits {
-                    memory: Some(of.size("isolation.memory")),
-                    cpu: of.span_if_set("isolation.cpu"),
-                    processes: Some(of.whole("isolation.processes") as u32),
-                    file_size: Some(of.size("isolation.file_size")),
-                },
+                limits: default_limits(of, &maxima),
+                network_allow: of.destinations("isolation.network.allow"),
             },
+            maxima,
             journal_segment_bytes_max: of.whole("journal.segment_bytes_max"),
             stop_grace: of.span("stop_grace"),
             http: Http {
@@ -265,27 +272,38 @@ impl Config {
                 return Err(Error::rule(&settings[key].1, &rule));
             }
         }
-        let doors = [("listen", Some(self.listen)), ("bedrock.listen", self.bedrock.listen)];
-        for (key, listen) in doors.into_iter().filter_map(|(key, listen)| Some((key, listen?))) {
-            if listen.ip().is_loopback() || self.insecure {
-                continue;
-            }
+        self.check_reach(settings)
+    }
+
+    /// Doors that other machines can reach.
+    fn check_reach(&self, settings: &Settings) -> Result<(), Error> {
+        let is_reached = |listen: &SocketAddr| !listen.ip().is_loopback();
+        if is_reached(&self.listen) && !self.insecure {
+            let (listen, port) = (self.listen, self.listen.port());
+            let rule = format!(
+                "{listen} can be reached from other machines, and keys would travel there in plain \
+                 text, because there is no TLS yet; listen on a loopback address such as \
+                 127.0.0.1:{port}, or use --insecure, which switches keys off"
+            );
+            return Err(Error::rule(&settings["listen"].1, &rule));
+        }
+        let bedrock = self.bedrock.listen.filter(is_reached);
+        if let Some(listen) = bedrock.filter(|_| self.bedrock.allow.is_empty()) {
             let port = listen.port();
-            return Err(Error::rule(
-                &settings[key].1,
-                &format!(
-                    "{listen} can be reached from other machines, and there are no API keys yet; \
-                     use --insecure to allow it, or listen on a loopback address such as \
-                     127.0.0.1:{port}"
-                ),
-            ));
+            let rule = format!(
+                "{listen} can be reached from other machines, and Bedrock's protocol has no \
+                 passwords; list the networks of its clients in bedrock.allow, or listen on a \
+                 loopback address such as 127.0.0.1:{port}"
+            );
+            return Err(Error::rule(&settings["bedrock.listen"].1, &rule));
         }
         Ok(())
     }
 }
 
 /// Variables for the commands that talk to a daemon.
-const OTHER_ENVIRONMENT: [&str; 3] = [CONFIG_ENVIRONMENT, "WINDLASS_URL", "WINDLASS_TENANT"];
+const OTHER_ENVIRONMENT: [&str; 4] =
+    [CONFIG_ENVIRONMENT, "WINDLASS_URL", "WINDLASS_TENANT", "WINDLASS_KEY"];
 /// Maximum edit distance of a misspelt variable.
 const MISSPELT_MAX: usize = 2;
 
@@ -310,6 +328,45 @@ fn log_format(word: &str) -> LogFormat {
         "json" => LogFormat::Json,
         _ => LogFormat::Auto,
     }
+}
+
+fn level_of_isolation(word: &str) -> Level {
+    match word {
+        "required" => Level::Required,
+        "off" => Level::Off,
+        _ => Level::Auto,
+    }
+}
+
+fn maxima(of: &Resolved<'_>) -> Maxima {
+    Maxima {
+        timeout: of.span("job.timeout_max"),
+        retention: of.span("job.retention_max"),
+        lease: of.span("lease.worker_max"),
+        batch: of.whole("job.batch_max") as u32,
+        contexts: of.whole("contexts.handler_max") as u32,
+        idle: of.span("contexts.idle_max"),
+        limits: Limits {
+            memory: Some(of.size("isolation.memory_max")),
+            cpu: of.span_if_set("isolation.cpu_max"),
+            processes: Some(of.whole("isolation.processes_max") as u32),
+            file_size: Some(of.size("isolation.file_size_max")),
+            scratch: Some(of.size("isolation.scratch_max")),
+        },
+    }
+}
+
+/// The limits of handlers that set none. None is above its maximum.
+fn default_limits(of: &Resolved<'_>, maxima: &Maxima) -> Limits {
+    let mut limits = Limits {
+        memory: Some(of.size("isolation.memory")),
+        cpu: of.span_if_set("isolation.cpu").or(maxima.limits.cpu),
+        processes: Some(of.whole("isolation.processes") as u32),
+        file_size: Some(of.size("isolation.file_size")),
+        scratch: Some(of.size("isolation.scratch")),
+    };
+    maxima.lower_limits(&mut limits);
+    limits
 }
 
 fn landlock(word: &str) -> Landlock {
@@ -355,6 +412,8 @@ values_of_kind! {
     size, Size, u64;
     paths, Paths, Vec<PathBuf>;
     texts, Texts, Vec<String>;
+    destinations, Destinations, Vec<Destination>;
+    networks, Networks, Vec<Network>;
 }
 
 impl Resolved<'_> {

@@ -116,7 +116,20 @@ fn the_defaults_are_those_of_the_engine_and_the_domain() {
     assert_eq!(config.lease.duration, engine.lease);
     assert_eq!(config.job.retention, engine.retention);
     assert_eq!(config.job.log_bytes_max, windlass_core::limit::LOG_BYTES_MAX);
+    assert_eq!(config.maxima, engine.maxima);
     assert_eq!(config.scheduler.slots, 8);
+}
+
+#[test]
+fn a_default_is_never_above_its_maximum() {
+    let file = "[job]\ntimeout_max = \"5s\"\nretention_max = \"1h\"\n[isolation]\n\
+                memory_max = \"64MB\"\ncpu_max = \"9s\"\nscratch_max = \"8MB\"\n";
+    let config = load(&[], &[], file).unwrap();
+    assert_eq!(config.job.timeout, Duration::from_secs(5));
+    assert_eq!(config.job.retention, Duration::from_secs(3600));
+    let limits = config.isolation.limits;
+    assert_eq!((limits.memory, limits.scratch), (Some(64 << 20), Some(8 << 20)));
+    assert_eq!((limits.cpu, limits.processes), (Some(Duration::from_secs(9)), Some(256)));
 }
 
 #[test]

@@ -11,6 +11,8 @@ use std::time::Duration;
 use anyhow::bail;
 use tokio::time::Instant;
 
+use windlass_core::KeyText;
+
 use self::plan::{PLAN, jobs_expected};
 use self::report::TypeSummary;
 use self::screen::{Count, Screen};
@@ -27,18 +29,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(150);
 const TIME_MAX: Duration = Duration::from_secs(90);
 
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
-    temporary::with_daemon(SLOTS, async |url| {
-        show(url).await?;
+    temporary::with_daemon(SLOTS, async |url, key| {
+        show(url, key).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-async fn show(url: &str) -> anyhow::Result<()> {
+async fn show(url: &str, key: &KeyText) -> anyhow::Result<()> {
     output::print(&format!("A daemon is running on {url}, in a temporary directory.\n\n"))?;
     let began = Instant::now();
     let began_ms = when::now().as_millisecond();
     let daemons: anyhow::Result<Vec<_>> =
-        PLAN.iter().map(|work| Daemon::new(url, work.tenant)).collect();
+        PLAN.iter().map(|work| Daemon::new(url, work.tenant, Some(key.reveal()))).collect();
     let daemons = daemons?;
     give_work(&daemons).await?;
     watch(&daemons, began).await?;
@@ -132,9 +134,10 @@ async fn account(
 
 const BY_HAND: &str = r#"
 The same by hand, with a daemon in another terminal (`windlass serve`):
-  curl -X PUT http://127.0.0.1:7600/v1/acme/handlers/shout \
+  KEY="Authorization: Bearer $(cat windlass-data/admin.key)"
+  curl -X PUT http://127.0.0.1:7600/v1/acme/handlers/shout -H "$KEY" \
        -H 'Content-Type: application/json' -d '{"lang":"sh","body":"tr a-z A-Z"}'
-  printf 'hello\nworld\n' | curl -H 'Content-Type: text/plain' --data-binary @- \
+  printf 'hello\nworld\n' | curl -H "$KEY" -H 'Content-Type: text/plain' --data-binary @- \
        http://127.0.0.1:7600/v1/acme/jobs/shout
   windlass jobs list --tenant acme
 "#;

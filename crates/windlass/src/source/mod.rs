@@ -25,6 +25,7 @@ use serde_json::{Map, Value, json};
 use windlass_core::Lang;
 
 use self::comment::{ClassifiedLine, Comments};
+pub(crate) use self::option::network;
 pub(crate) use self::same::is_same;
 
 /// File extensions and their languages.

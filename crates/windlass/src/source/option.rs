@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use windlass_core::network::Destination;
 use windlass_core::size::parse_size;
 use windlass_core::time::parse_duration;
 
@@ -12,10 +13,11 @@ enum Kind {
     Size,
     Whole,
     Number,
+    Network,
 }
 
 /// All options except `eid` and the variables, by their path in a handler's options.
-const OPTIONS: [(&str, Kind); 14] = [
+const OPTIONS: [(&str, Kind); 16] = [
     ("timeout", Kind::Duration),
     ("batch", Kind::Whole),
     ("contexts", Kind::Whole),
@@ -25,6 +27,8 @@ const OPTIONS: [(&str, Kind); 14] = [
     ("cpu", Kind::Duration),
     ("processes", Kind::Whole),
     ("file_size", Kind::Size),
+    ("scratch", Kind::Size),
+    ("network", Kind::Network),
     ("retry.attempts", Kind::Whole),
     ("retry.delay", Kind::Duration),
     ("retry.factor", Kind::Number),
@@ -92,8 +96,18 @@ fn json(name: &str, value: &str) -> Result<Value, String> {
         Kind::Size => parse_size(value).map(|_| value.into()),
         Kind::Whole => value.parse::<u32>().map(Value::from).map_err(|_| not(value, "whole")),
         Kind::Number => value.parse::<f64>().map(Value::from).map_err(|_| not(value, "decimal")),
+        Kind::Network => network(value),
     };
     read.map_err(|reason| format!("{name}: {reason}"))
+}
+
+/// `none`, `public`, or networks and names between commas.
+pub(crate) fn network(value: &str) -> Result<Value, String> {
+    if matches!(value, "none" | "public") {
+        return Ok(value.into());
+    }
+    let entries = value.split(',').map(|entry| entry.trim().parse::<Destination>());
+    entries.map(|entry| entry.map(|entry| entry.to_string())).collect()
 }
 
 /// Sets the value at its path of at most two names.

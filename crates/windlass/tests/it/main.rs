@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod accept;
+mod access;
 mod bedrock;
 mod bedrock_door;
 mod context;

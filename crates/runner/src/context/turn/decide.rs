@@ -43,7 +43,7 @@ impl Turn<'_> {
         }
     }
 
-    pub(super) async fn too_many_processes(&mut self, reason: &str) {
+    pub(super) async fn over_limit(&mut self, reason: &str) {
         self.halt().await;
         if self.phase != Phase::Over {
             self.kill_context(reason, None).await;

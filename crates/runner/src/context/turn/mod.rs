@@ -160,7 +160,7 @@ impl<'a> Turn<'a> {
                 ContextEvent::Raw(stream, bytes) => self.raw(stream, &bytes),
                 ContextEvent::InvalidFrame => self.invalid_answer().await,
                 ContextEvent::Exited => self.exited().await,
-                ContextEvent::TooManyProcesses(reason) => self.too_many_processes(&reason).await,
+                ContextEvent::OverLimit(reason) => self.over_limit(&reason).await,
                 ContextEvent::Stopped(id, why) => self.stop(id, why).await,
                 ContextEvent::TimedOut if Instant::now() < self.limit => self.late_marks().await,
                 ContextEvent::TimedOut => self.time_out().await,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::options::{ClientOptions, IndexOptions};
+use mongodb::options::{ClientOptions, IndexOptions, WriteConcern};
 use mongodb::{Client, Collection, IndexModel};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -17,13 +17,15 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 static CLIENT: LazyLock<Client> = LazyLock::new(|| client(&mongohost()));
 
-/// The server closes connections that are idle for 300 seconds, and the driver does not repeat
+/// Some servers close idle connections after a while, and the driver does not repeat
 /// every query when it notices.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 
 fn client(url: &str) -> Client {
     let mut options = block_on(ClientOptions::parse(url).into_future()).unwrap();
     options.max_idle_time = Some(IDLE_TIME_MAX);
+    // Other writes may be lost when the server is killed, although they were acknowledged.
+    options.write_concern = Some(WriteConcern::majority());
     let _driver = RUNTIME.enter();
     Client::with_options(options).unwrap()
 }

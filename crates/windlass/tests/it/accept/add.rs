@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Config, Connection, Daemon, Tenant, file_bytes_below, ids_of, text, until};
+use crate::harness::{Config, Daemon, Tenant, file_bytes_below, ids_of, text, until};
 
 #[test]
 fn s0_4_three_lines_without_a_last_newline_are_three_jobs() {
@@ -292,7 +292,7 @@ fn s2_8_one_call_is_enough_also_when_the_sender_does_not_wait_for_the_answer() {
 
     // Disconnected at once: such an add may be accepted or not, but never twice or in part.
     for n in 0..ADDS {
-        let mut connection = Connection::open(daemon.address).unwrap();
+        let mut connection = daemon.connection();
         let payload = format!("gone-{n}");
         connection
             .send("POST", "/v1/a/jobs/t", &[("Content-Type", "text/plain")], payload.as_bytes())
@@ -327,11 +327,13 @@ fn s2_16_without_any_configuration_two_calls_run_the_first_job() {
     let mut command = crate::harness::windlass();
     command.args(["serve", "--listen", "127.0.0.1:0"]).current_dir(&dir);
     let daemon = Daemon::start_command(config, &mut command);
+    let key = std::fs::read_to_string(dir.join("windlass-data/admin.key")).unwrap();
+    let client = daemon.with_key(key.trim());
     let path = "/me/handler/add/hello/add?method=sh";
-    daemon.send_text(path, "echo \"$WINDLASS_JOB_ID $(cat)\"").expect(200);
-    let ids = ids_of(&daemon.send_text("/me/job/hello/add", "world").expect(200));
-    daemon.tenant("me").until_state(&ids[0], "finished");
-    let log = daemon.tenant("me").log(&ids[0]);
+    client.send_text(path, "echo \"$WINDLASS_JOB_ID $(cat)\"").expect(200);
+    let ids = ids_of(&client.send_text("/me/job/hello/add", "world").expect(200));
+    client.tenant("me").until_state(&ids[0], "finished");
+    let log = client.tenant("me").log(&ids[0]);
     assert!(log.contains(&format!("{} world\n", ids[0])), "{log}");
     assert!(dir.join("windlass-data").join("store.db").exists());
 }
@@ -370,12 +372,13 @@ fn pipelined_adds_are_answered_in_order() {
 #[test]
 fn malformed_requests_cost_only_their_own_connection() {
     let daemon = Daemon::start(Config::new());
+    let key = daemon.authorization();
+    let head = format!("POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n{key}");
     for raw in [
-        "GET\r\n\r\n",
-        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: many\r\n\r\nx",
-        "\0\0\0\0\r\n\r\n",
-        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\
-         Content-Length: 6\r\n\r\nxxxxxx",
+        "GET\r\n\r\n".to_owned(),
+        format!("{head}Content-Length: many\r\n\r\nx"),
+        "\0\0\0\0\r\n\r\n".to_owned(),
+        format!("{head}Content-Length: 5\r\nContent-Length: 6\r\n\r\nxxxxxx"),
     ] {
         let mut connection = daemon.connection();
         connection.send_raw(raw.as_bytes()).unwrap();
@@ -385,10 +388,7 @@ fn malformed_requests_cost_only_their_own_connection() {
         }
     }
     let mut cut = daemon.connection();
-    cut.send_raw(
-        b"POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ncut",
-    )
-    .unwrap();
+    cut.send_raw(format!("{head}Content-Length: 100\r\n\r\ncut").as_bytes()).unwrap();
     drop(cut);
     assert!(!daemon.tenant("a").add_one("t", "x").is_empty());
     assert_eq!(daemon.tenant("a").list("").len(), 1);
@@ -430,7 +430,9 @@ fn bodies_may_come_in_chunks_and_after_a_permission() {
     let daemon = Daemon::start(Config::new());
     let tenant = daemon.tenant("a");
     let mut connection = daemon.connection();
+    let key = daemon.authorization();
     let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
+    let head = format!("{head}{key}");
     let chunks =
         "Transfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n2;x=y\r\ntw\r\n1\r\no\r\n0\r\n\r\n";
     connection.send_raw(format!("{head}{chunks}").as_bytes()).unwrap();

@@ -127,8 +127,11 @@ fn s2_29_an_upload_that_is_cut_off_leaves_no_job_and_no_file() {
     };
     let before = payload_files();
     let mut connection = daemon.connection();
-    let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n\
-                Content-Type: application/octet-stream\r\nContent-Length: 50000000\r\n\r\n";
+    let key = daemon.authorization();
+    let head = format!(
+        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n{key}\
+         Content-Type: application/octet-stream\r\nContent-Length: 50000000\r\n\r\n"
+    );
     connection.send_raw(head.as_bytes()).unwrap();
     connection.send_raw(&vec![7; 8 * MIB as usize]).unwrap();
     until("a part is on disk", &payload_files, |bytes| *bytes > before);

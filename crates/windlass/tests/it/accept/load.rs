@@ -87,11 +87,10 @@ fn a_client_that_never_ends_its_request_is_let_go() {
     let config =
         Config::new().set("http.header_timeout", "\"500ms\"").set("http.body_timeout", "\"500ms\"");
     let daemon = Daemon::start(config);
-    for start in [
-        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n",
-        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n\
-         Content-Length: 10\r\n\r\nhalf",
-    ] {
+    let key = daemon.authorization();
+    let head = format!("POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n{key}");
+    let body = "Content-Type: text/plain\r\nContent-Length: 10\r\n\r\nhalf";
+    for start in [head.clone(), format!("{head}{body}")] {
         let mut connection = daemon.connection();
         connection.send_raw(start.as_bytes()).unwrap();
         // The connection ends, or a 4xx arrives, without another byte from us.

@@ -6,7 +6,7 @@ use crate::harness::{Config, Daemon, Peer};
 
 #[test]
 fn s0_1_a_task_is_named_by_its_type_and_its_language() {
-    let daemon = Daemon::start(Config::new());
+    let daemon = Daemon::start(Config::new().loopback());
     let peer = Peer::start(|_| (200, "text/plain", String::new()));
     let tenant = daemon.tenant("a");
     tenant.sh("by-shell", &daemon.home().recorder("seen"));

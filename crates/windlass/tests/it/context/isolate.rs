@@ -77,24 +77,22 @@ in_every_language! {
         let other = stage.daemon.tenant("b");
         other.handler("t", &stage.handler(json!({"contexts": 1, "idle": "10m"})));
         let theirs = other.until_end(&other.add_one("t", "x"))["result"].clone();
-        let dir = text(&theirs["dir"]);
         let mut paths = vec![
             secret.to_str().unwrap().to_owned(),
             home.data().to_str().unwrap().to_owned(),
             home.store().to_str().unwrap().to_owned(),
             home.journal().to_str().unwrap().to_owned(),
-            home.data().parent().unwrap().to_str().unwrap().to_owned(),
             "/etc/shadow".to_owned(),
-            "/root".to_owned(),
-            "/tmp".to_owned(),
+            "/root/.cargo".to_owned(),
+            "/var".to_owned(),
             format!("/proc/{}/environ", stage.daemon.pid()),
             format!("/proc/{}/mem", stage.daemon.pid()),
             format!("/proc/{}/cwd/Cargo.toml", stage.daemon.pid()),
             format!("/proc/{}/root/etc/shadow", stage.daemon.pid()),
             format!("/proc/{}/environ", theirs["pid"]),
             format!("/proc/{}/fd/1", theirs["pid"]),
-            format!("{dir}/work"),
-            dir,
+            home.data().join("scratch").to_str().unwrap().to_owned(),
+            home.data().join("scratch/1").to_str().unwrap().to_owned(),
         ];
         // The daemon's open files, by their descriptor numbers.
         let numbers = std::fs::read_dir(format!("/proc/{}/fd", stage.daemon.pid())).unwrap();

@@ -45,7 +45,7 @@ fn resize_text_breaks_a_text_into_lines() {
 
 #[test]
 fn call_api_tries_again_until_the_api_answers() {
-    let daemon = Daemon::start(Config::new());
+    let daemon = Daemon::start(Config::new().loopback());
     let calls = AtomicU16::new(0);
     let peer = Peer::start(move |_| match calls.fetch_add(1, Ordering::SeqCst) {
         0 => (503, "text/plain", "away".into()),
@@ -69,7 +69,7 @@ fn call_api_tries_again_until_the_api_answers() {
 
 #[test]
 fn call_api_takes_no_for_an_answer() {
-    let daemon = Daemon::start(Config::new());
+    let daemon = Daemon::start(Config::new().loopback());
     let peer = Peer::start(|_| (404, "text/plain", "no such item".into()));
     let api = format!("API={}", peer.url("/orders"));
     let finished = run_example(&daemon, "call_api.js", &["--env", &api, "--payload", "{}"]);

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{Config, Daemon, run};
+use crate::harness::{Config, Daemon, find_keys, run};
 
 struct Block<'a> {
     language: &'a str,
@@ -68,6 +68,7 @@ fn a_newcomer_sees_what_the_page_shows() {
                 let mut command = Command::new("sh");
                 command.args(["-c", &format!("exec 2>&1\n{line}")]);
                 command.env("PATH", &path).current_dir(daemon.home().path("."));
+                find_keys(&mut command);
                 command.env("WINDLASS_URL", format!("http://{}", daemon.address));
                 let shown = run(&mut command, b"").stdout;
                 let shown: Vec<&str> = shown.lines().collect();

@@ -116,6 +116,26 @@ fn every_test_that_is_named_exists() {
     assert!(named > 0);
 }
 
+/// Each claim of the page names tests, in the last column of its tables.
+#[test]
+fn every_claim_about_security_names_tests_that_exist() {
+    let mut names = HashSet::new();
+    functions_below(&root().join("crates"), &mut names);
+    let page = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.contains("| tests |"));
+    let mut claims = 0;
+    for row in rows {
+        let tests = row.trim_end_matches(" |").rsplit("| ").next().unwrap_or_default();
+        let tests: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "no test in {row}");
+        for name in tests {
+            assert!(names.contains(name), "{name} does not exist: {row}");
+        }
+        claims += 1;
+    }
+    assert!(claims > 10, "{claims} claims");
+}
+
 /// No test of the doors is left out of the table.
 #[test]
 fn every_test_of_a_door_proves_a_row() {

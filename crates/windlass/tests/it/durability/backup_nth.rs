@@ -69,7 +69,10 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, String> {
 fn beside_store(files: &BTreeMap<PathBuf, String>) -> BTreeMap<&PathBuf, &String> {
     let is_copied = |path: &Path| {
         let is_store = path.to_string_lossy().starts_with("store.db");
-        !is_store && !path.starts_with("scratch") && !path.ends_with("lock")
+        !is_store
+            && !path.starts_with("scratch")
+            && !path.ends_with("lock")
+            && !path.ends_with("admin.key")
     };
     files.iter().filter(|(path, _)| is_copied(path)).collect()
 }

@@ -419,8 +419,11 @@ fn s2_29_a_part_of_an_upload_left_by_kill_9_is_cleared_away() {
     let mut daemon = Daemon::start(short_leases());
     let payload = daemon.home().data().join("payload");
     let mut connection = daemon.connection();
-    let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n\
-                Content-Type: application/octet-stream\r\nContent-Length: 50000000\r\n\r\n";
+    let key = daemon.authorization();
+    let head = format!(
+        "POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n{key}\
+         Content-Type: application/octet-stream\r\nContent-Length: 50000000\r\n\r\n"
+    );
     connection.send_raw(head.as_bytes()).unwrap();
     connection.send_raw(&vec![7; 8_000_000]).unwrap();
     until("a part is on disk", || file_bytes_below(&payload), |bytes| *bytes > 0);

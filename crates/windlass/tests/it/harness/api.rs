@@ -14,11 +14,33 @@ use windlass_test_kit::wait::until_seen as until;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
+    /// The admin key of its daemon, unless that needs none. It lives as long as the test process,
+    /// so that a client can be copied.
+    pub(crate) key: Option<&'static str>,
 }
 
 impl Client {
     pub(crate) fn connection(&self) -> Connection {
-        Connection::open(self.address).expect("the daemon takes connections")
+        self.try_connection().expect("the daemon takes connections")
+    }
+
+    fn try_connection(&self) -> io::Result<Connection> {
+        Ok(Connection::open(self.address)?.with_key(self.key))
+    }
+
+    /// The header line with the key, for raw requests.
+    pub(crate) fn authorization(&self) -> String {
+        self.key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default()
+    }
+
+    /// The same daemon, with another key.
+    pub(crate) fn with_key(&self, key: &str) -> Client {
+        Client { key: Some(key.to_owned().leak()), ..*self }
+    }
+
+    /// The same daemon, without a key.
+    pub(crate) fn without_key(&self) -> Client {
+        Client { key: None, ..*self }
     }
 
     pub(crate) fn tenant(&self, name: &str) -> Tenant {
@@ -32,7 +54,7 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<Response> {
-        Connection::open(self.address)?.call(method, path, headers, body)
+        self.try_connection()?.call(method, path, headers, body)
     }
 
     #[track_caller]

@@ -205,7 +205,11 @@ impl Door {
     }
 
     pub(crate) fn start_with(config: Config) -> Door {
-        let daemon = Daemon::start(config.flag("--bedrock").flag("127.0.0.1:0"));
+        Door::start_at(config, "127.0.0.1:0")
+    }
+
+    pub(crate) fn start_at(config: Config, listen: &str) -> Door {
+        let daemon = Daemon::start(config.flag("--bedrock").flag(listen));
         let address = address_of(&daemon);
         Door { daemon, address, link: Mutex::new(None) }
     }

@@ -52,6 +52,11 @@ impl Config {
         self
     }
 
+    /// Lets handlers connect to servers of the test.
+    pub(crate) fn loopback(self) -> Config {
+        self.set("isolation.network.allow", "[\"127.0.0.0/8\"]")
+    }
+
     /// One batch at a time, so that the order of starts is the order of picks.
     pub(crate) fn one_slot(self) -> Config {
         self.set("scheduler.slots", "1")
@@ -114,9 +119,10 @@ impl Daemon {
 
     fn try_start_command(config: Config, command: &mut Command) -> Result<Daemon, String> {
         let (program, log) = spawn(command, &config.home);
-        let client = Client { address: unbound() };
+        let client = Client { address: unbound(), key: None };
         let mut daemon = Daemon { program, log, client, config };
         daemon.client.address = daemon.until_listening()?;
+        daemon.client.key = daemon.admin_key();
         Ok(daemon)
     }
 
@@ -170,6 +176,7 @@ impl Daemon {
         assert!(self.has_exited(), "a daemon is restarted after its end");
         (self.program, self.log) = spawn(&mut self.config.command(), &self.config.home);
         self.client.address = self.until_listening().unwrap_or_else(|why| panic!("{why}"));
+        self.client.key = self.admin_key();
     }
 
     /// A line of `/proc/<pid>/status`, in kibibytes.
@@ -191,6 +198,12 @@ impl Daemon {
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let ticks = |index: usize| fields[index].parse::<u64>().expect("ticks are a number");
         ticks(11) + ticks(12)
+    }
+
+    /// The key that the daemon has written; none if it needs none.
+    fn admin_key(&self) -> Option<&'static str> {
+        let text = fs::read_to_string(self.home().data().join("admin.key")).ok()?;
+        Some(text.trim().to_owned().leak())
     }
 
     fn until_listening(&mut self) -> Result<SocketAddr, String> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +11,10 @@ use windlass_test_kit::folder::{Folder, whole_lines};
 
 /// The directory of the test's files in its home.
 const FILES: &str = "files";
+
+/// The first line of an `sh` handler that names its processes for `is_alive`: `$NS/$!`. Their
+/// numbers alone are those of their own namespace.
+pub(crate) const OWN_NS: &str = "NS=$(readlink /proc/self/ns/pid)";
 
 pub(crate) struct Home {
     dir: Folder,
@@ -36,6 +41,8 @@ impl Home {
     pub(crate) fn new() -> Home {
         let dir = Folder::new();
         fs::create_dir(dir.path(FILES)).expect("a directory can be made in it");
+        // If the daemon is root, its handlers are other users.
+        open_to_all(&dir.path(FILES), 0o777);
         Home { dir }
     }
 
@@ -80,6 +87,11 @@ impl Home {
 
     /// The body of an `sh` handler that appends `job id, space, payload` to a file.
     pub(crate) fn recorder(&self, name: &str) -> String {
+        let file = self.path(name);
+        let made = fs::OpenOptions::new().append(true).create(true).open(&file);
+        drop(made.expect("a file of the test can be made"));
+        // Handlers of all tenants write to it.
+        open_to_all(&file, 0o666);
         format!("echo \"$WINDLASS_JOB_ID $(cat)\" >> '{}'", self.path(name).display())
     }
 
@@ -93,6 +105,10 @@ impl Home {
     pub(crate) fn let_go(&self, hold: &str) {
         fs::remove_file(self.path(hold)).expect("the file that holds the handlers is there");
     }
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is the test's own");
 }
 
 /// Path and content hash of every file below a directory.

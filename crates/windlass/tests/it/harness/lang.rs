@@ -232,7 +232,8 @@ impl Stage {
         log.lines().filter(own).map(str::to_owned).collect()
     }
 
-    /// All living processes of the handler: ids and command lines.
+    /// All living processes of the handler: ids, as it sees them itself, and command lines. Its
+    /// first process has the number of the outer process of its cell.
     pub(crate) fn processes(&self) -> BTreeMap<u32, String> {
         let mark = format!("STAGE_MARK={}", self.mark);
         let entries = fs::read_dir("/proc").expect("there is a /proc").flatten();
@@ -243,7 +244,15 @@ impl Stage {
             // An ended process, reaped or not, has no environment.
             read(*pid, "environ").split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
         };
-        let named = |pid| (pid, String::from_utf8_lossy(&read(pid, "cmdline")).replace('\0', " "));
+        let inside = |pid| {
+            let status = String::from_utf8_lossy(&read(pid, "status")).into_owned();
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+            numbers.and_then(|numbers| numbers.split_whitespace().last()?.parse().ok())
+        };
+        let named = |pid| {
+            let words = String::from_utf8_lossy(&read(pid, "cmdline")).replace('\0', " ");
+            (inside(pid).unwrap_or(pid), words)
+        };
         pids.filter(own).map(named).collect()
     }
 

@@ -93,10 +93,9 @@ fn interrupt_stops_like_term() {
 fn term_does_not_wait_for_clients_that_never_finish() {
     let mut daemon = Daemon::start(Config::new().set("stop_grace", "\"1s\""));
     let mut half = daemon.connection();
-    half.send_raw(
-        b"POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf",
-    )
-    .unwrap();
+    let key = daemon.authorization();
+    let head = format!("POST /v1/a/jobs/t HTTP/1.1\r\nHost: localhost\r\n{key}");
+    half.send_raw(format!("{head}Content-Length: 9\r\n\r\nhalf").as_bytes()).unwrap();
     let idle = daemon.connection();
     daemon.get("/healthz").expect(200);
     assert_eq!(daemon.terminate().code(), Some(0));

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::harness::{Config, Daemon, is_alive, until};
+use crate::harness::{Config, Daemon, OWN_NS, is_alive, until};
 
 #[test]
 fn a_queued_job_is_cancelled_at_once_and_never_runs() {
@@ -26,7 +26,7 @@ fn a_running_job_is_cancelled_with_its_whole_process_tree() {
     let tenant = daemon.tenant("a");
     let pids = daemon.home().path("pids");
     let body = format!(
-        "{}; sleep 600 & echo $! $$ > '{}'; wait",
+        "{}; {OWN_NS}; sleep 600 & echo $NS/$! $NS/$$ > '{}'; wait",
         daemon.home().recorder("seen"),
         pids.display()
     );

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::harness::{Config, Daemon, field, is_alive, until};
+use crate::harness::{Config, Daemon, OWN_NS, field, is_alive, until};
 
 #[test]
 fn sh_sees_the_payload_and_the_jobs_name() {
@@ -102,7 +102,8 @@ fn s0_57_and_s2_30_a_hung_job_is_killed_with_its_children_and_tried_again() {
     let tenant = daemon.tenant("a");
     let pids = daemon.home().path("pids");
     let body = format!(
-        "(sleep 600 & echo $! >> '{0}'; wait) & sleep 600 & echo $! $$ >> '{0}'; wait",
+        "{OWN_NS}; (sleep 600 & echo $NS/$! >> '{0}'; wait) &
+         sleep 600 & echo $NS/$! $NS/$$ >> '{0}'; wait",
         pids.display()
     );
     let options = json!({"timeout": "3s"});
@@ -201,7 +202,7 @@ fn a_child_left_in_the_background_does_not_hold_its_job() {
     let daemon = Daemon::start(Config::new());
     let tenant = daemon.tenant("a");
     let pid = daemon.home().path("pid");
-    tenant.sh("t", &format!("sleep 600 & echo $! > '{}'; exit 0", pid.display()));
+    tenant.sh("t", &format!("{OWN_NS}; sleep 600 & echo $NS/$! > '{}'; exit 0", pid.display()));
     let id = tenant.add_one("t", "x");
     assert_eq!(tenant.until_state(&id, "finished")["attempt"], 1);
     let pid = daemon.home().lines("pid").remove(0);

@@ -8,7 +8,7 @@ use crate::harness::{Config, Daemon, Peer, until};
 
 #[test]
 fn s0_56_the_payload_is_posted_and_the_status_is_the_exit_code() {
-    let daemon = Daemon::start(Config::new());
+    let daemon = Daemon::start(Config::new().loopback());
     let peer = Peer::start(|_| (202, "application/json", "{\"echo\": [1, 2]}".to_owned()));
     let tenant = daemon.tenant("a");
     tenant.handler("t", &json!({"lang": "http", "body": peer.url("/hook?x=1")}));
@@ -32,7 +32,7 @@ fn s0_56_the_payload_is_posted_and_the_status_is_the_exit_code() {
 
 #[test]
 fn s0_56_an_answer_that_is_not_json_is_a_string() {
-    let daemon = Daemon::start(Config::new());
+    let daemon = Daemon::start(Config::new().loopback());
     let peer = Peer::start(|_| (200, "text/plain", "plain {text}".to_owned()));
     let tenant = daemon.tenant("a");
     tenant.handler("t", &json!({"lang": "http", "body": peer.url("/")}));
@@ -42,7 +42,7 @@ fn s0_56_an_answer_that_is_not_json_is_a_string() {
 
 #[test]
 fn s0_56_no_connection_and_no_answer_in_time_are_errors() {
-    let daemon = Daemon::start(Config::new().set("retry.attempts", "2"));
+    let daemon = Daemon::start(Config::new().loopback().set("retry.attempts", "2"));
     let tenant = daemon.tenant("a");
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = format!("http://{}/", free.local_addr().unwrap());
@@ -66,7 +66,7 @@ fn s0_56_no_connection_and_no_answer_in_time_are_errors() {
 #[test]
 fn s0_56_a_batch_is_one_request_with_one_answer_line_a_job() {
     const JOBS: usize = 6;
-    let daemon = Daemon::start(Config::new().one_slot().set("retry.attempts", "1"));
+    let daemon = Daemon::start(Config::new().loopback().one_slot().set("retry.attempts", "1"));
     let peer = Peer::start(|request| {
         let text = request.text();
         let answer = |line: &str| match line {
@@ -118,7 +118,7 @@ fn s0_56_a_url_that_is_none_is_refused_when_it_is_set() {
 
 #[test]
 fn s0_56_large_payloads_and_answers_pass() {
-    let daemon = Daemon::start(Config::new());
+    let daemon = Daemon::start(Config::new().loopback());
     let peer = Peer::start(|request| (200, "text/plain", "r".repeat(request.body.len() / 2)));
     let tenant = daemon.tenant("a");
     tenant.handler("t", &json!({"lang": "http", "body": peer.url("/")}));

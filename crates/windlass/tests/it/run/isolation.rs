@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Config, Daemon, refused_start};
+use crate::harness::{Config, Daemon, refused_start, runtime_key};
 
 #[test]
 fn a_handler_sees_nothing_of_the_daemons_data_and_writes_nothing_else() {
@@ -10,24 +10,30 @@ fn a_handler_sees_nothing_of_the_daemons_data_and_writes_nothing_else() {
     let tenant = daemon.tenant("a");
     let data = daemon.home().data();
     let outside = data.with_file_name("outside");
+    let for_commands = runtime_key(daemon.address);
+    assert!(for_commands.exists());
     for (name, body) in [
         ("list", format!("ls {}", data.display())),
         ("store", format!("cat {}", daemon.home().store().display())),
-        ("scratch", "ls ../..".to_owned()),
+        ("key", format!("cat {}/admin.key", data.display())),
+        ("key-for-commands", format!("cat {}", for_commands.display())),
+        ("scratch", format!("ls {}", data.join("scratch").display())),
         ("shadow", "cat /etc/shadow".to_owned()),
         ("write", format!("echo x > {}", outside.display())),
-        ("temporary", "echo x > /tmp/of-a-windlass-handler".to_owned()),
     ] {
         tenant.sh(name, &format!("{body} || exit 65"));
         let id = tenant.add_one(name, "x");
         tenant.until_state(&id, "failed");
         let log = tenant.log(&id);
-        assert!(log.contains("Permission denied"), "{name}: {log}");
+        let refused = ["Permission denied", "No such file", "nonexistent"];
+        assert!(refused.iter().any(|words| log.contains(words)), "{name}: {log}");
     }
     assert!(!outside.exists());
-    tenant.sh("own", "echo x > file; ls /usr > list; cat file");
+    let own = "echo x > file; ls /usr > list; cat file; echo x > /tmp/of-a-windlass-handler";
+    tenant.sh("own", own);
     let id = tenant.add_one("own", "x");
     tenant.until_state(&id, "finished");
+    assert!(!std::path::Path::new("/tmp/of-a-windlass-handler").exists());
 }
 
 #[test]

@@ -152,7 +152,8 @@ fn a_worker_that_has_stopped_sending_gets_jobs_that_are_ready() {
         let id = tenant.add_one("t", "x");
         let body = r#"{"types":["t"],"lease":"60s"}"#;
         let head = "POST /v1/a/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
-        let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let (key, length) = (daemon.authorization(), body.len());
+        let request = format!("{head}\r\n{key}Content-Length: {length}\r\n\r\n{body}");
         let mut connection = daemon.connection();
         connection.send_raw(request.as_bytes()).unwrap();
         connection.half_close().unwrap();

@@ -52,7 +52,7 @@ fn s0_61_results_are_kept_by_id_and_shown_to_the_digit() {
 
 #[test]
 fn s0_61_a_handlers_result_has_a_bound_of_16_mb() {
-    let daemon = Daemon::start(Config::new().set("retry.attempts", "1"));
+    let daemon = Daemon::start(Config::new().loopback().set("retry.attempts", "1"));
     let tenant = daemon.tenant("a");
     let peer = Peer::start(|asked| {
         let bytes: usize = asked.text().parse().unwrap();
@@ -74,7 +74,7 @@ fn s0_61_a_handlers_result_has_a_bound_of_16_mb() {
 
 #[test]
 fn s0_62_a_result_is_the_payload_of_the_job_that_follows() {
-    let daemon = Daemon::start(Config::new());
+    let daemon = Daemon::start(Config::new().loopback());
     let tenant = daemon.tenant("a");
     let peer = Peer::start(|asked| match asked.path.as_str() {
         "/first" => (200, "application/json", format!("{{\"got\": \"{}\"}}", asked.text())),
@@ -130,7 +130,8 @@ fn s0_62_a_large_result_follows_too() {
 fn s0_62_kill_9_leaves_exactly_one_follower_for_each_end() {
     const JOBS: usize = 600;
     const KILLS: usize = 6;
-    let config = Config::new().set("scheduler.slots", "8").set("lease.duration", "\"1s\"");
+    let config = Config::new().loopback().set("scheduler.slots", "8");
+    let config = config.set("lease.duration", "\"1s\"");
     let mut daemon = Daemon::start(config);
     let peer = echo();
     let handler = json!({"lang": "http", "body": peer.url("/"), "options": {"batch": 1}});

@@ -77,7 +77,7 @@ fn s0_32_each_class_of_exit_has_its_code_and_its_consequence() {
 /// A peer's status is the job's status as it is; 3xx, and anything outside 1xx..5xx, is an error.
 #[test]
 fn s0_32_statuses_of_http_handlers_keep_their_number() {
-    let daemon = Daemon::start(Config::new().set("retry.attempts", "2"));
+    let daemon = Daemon::start(Config::new().loopback().set("retry.attempts", "2"));
     let peer = Peer::start(|asked| {
         (asked.path.trim_start_matches('/').parse().unwrap(), "text/plain", String::new())
     });

@@ -1,0 +1,228 @@
+//! The outer process: makes the namespaces, watches the network of the cell, and ends as the
+//! handler's process ended.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags};
+
+use super::init::{self, Ties};
+use super::plan::{Plan, User};
+use super::sys::notify;
+use super::watch::Watch;
+use super::{CONTROL, LIFELINE, PLAN, REPORT, sys};
+use crate::{isolate, proc};
+
+/// The name of the handler's user inside a user namespace.
+const NOBODY: u32 = 65534;
+/// The right to look into the processes of the cell.
+const TRACE: u64 = 1 << 19;
+/// The descriptors of the handler's process that this one does not need.
+const OF_HANDLER: [(i32, i32); 2] = [(0, 1), (3, 5)];
+
+/// Runs the cell that its descriptors describe.
+pub(super) fn run() -> ! {
+    let failed = |stage: &str, reason: &io::Error| -> ! {
+        if let Ok(report) = sys::inherited(REPORT) {
+            init::tell(report, stage, reason);
+        }
+        sys::exit(init::FAILED)
+    };
+    let read = || {
+        sys::keep_from_programs(REPORT)?;
+        Plan::from_file(sys::inherited(PLAN)?)
+    };
+    let plan = read().unwrap_or_else(|reason| failed("plan", &reason));
+    match open(&plan) {
+        Ok(cell) => cell.watch_to_end(),
+        Err((stage, reason)) => failed(stage, &reason),
+    }
+}
+
+/// A cell whose process is about to start.
+struct Cell {
+    init: Pid,
+    /// Ends with the daemon.
+    lifeline: OwnedFd,
+    /// Orders of the daemon.
+    control: OwnedFd,
+    /// What init tells.
+    told: OwnedFd,
+    /// Never written to: init sees its end.
+    _alive: OwnedFd,
+    watch: Option<Watch>,
+}
+
+type Failed = (&'static str, io::Error);
+
+fn open(plan: &Plan) -> Result<Cell, Failed> {
+    let at = |stage: &'static str| move |reason: io::Error| (stage, reason);
+    let lifeline = sys::inherited(LIFELINE).map_err(at("start"))?;
+    let control = sys::inherited(CONTROL).map_err(at("start"))?;
+    let user = plan.room.as_ref().map(|room| room.user);
+    if user == Some(User::Nobody) {
+        enter_user_namespace().map_err(at("user namespace"))?;
+    }
+    let pipe = || pipe().map_err(at("start"));
+    let ((alive, _alive), (told, tell), (go, let_go)) = (pipe()?, pipe()?, pipe()?);
+    let namespaces = if plan.room.is_some() { sys::NAMESPACES } else { 0 };
+    let outer = process::id().cast_signed();
+    let init = match sys::fork(namespaces).map_err(at("namespaces"))? {
+        0 => {
+            drop((_alive, told, let_go, lifeline, control));
+            init::run(plan, Ties { alive, tell, go, outer });
+        }
+        init => Pid::from_raw(init).expect("a child has a number above 0"),
+    };
+    drop((alive, tell, go));
+    for (first, last) in OF_HANDLER {
+        sys::close_range(first, last);
+    }
+    let mut cell = Cell { init, lifeline, control, told, _alive, watch: None };
+    if let Some(policy) = &plan.network {
+        // Without a listener, init reports why itself.
+        if let Some(listener) = cell.take_listener().map_err(at("network"))? {
+            let sockets = plan.room.is_none().then(|| plan.cwd.clone());
+            cell.watch = Some(Watch::new(listener, policy, sockets).map_err(at("network"))?);
+        }
+    }
+    drop(sys::inherited(REPORT));
+    give_up_rights(user).map_err(at("rights"))?;
+    // From here on init may start the handler's process.
+    fs::File::from(let_go).write_all(&[1]).map_err(at("start"))?;
+    Ok(cell)
+}
+
+/// A pipe whose ends have none of the numbers that are handed over.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    let moved = |end: &OwnedFd| fcntl_dupfd_cloexec(end, CONTROL + 1);
+    Ok((moved(&reader)?, moved(&writer)?))
+}
+
+/// In it, the daemon's user is called nobody, and this process may do what root can, but only to
+/// what belongs to the namespace.
+fn enter_user_namespace() -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    sys::unshare(libc::CLONE_NEWUSER)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{NOBODY} {} 1", user.as_raw()))?;
+    fs::write("/proc/self/gid_map", format!("{NOBODY} {} 1", group.as_raw()))
+}
+
+/// Ends this process, and with it init, when the daemon is gone: in a thread that does nothing
+/// else, whatever the calls of the cell do to this one.
+fn end_with_daemon(lifeline: &OwnedFd) {
+    let Ok(lifeline) = lifeline.try_clone() else { sys::exit(init::FAILED) };
+    let watched = std::thread::Builder::new().spawn(move || {
+        let mut pipe = [PollFd::new(&lifeline, PollFlags::IN)];
+        while !rustix::event::poll(&mut pipe, None).is_ok_and(|ready| ready > 0) {}
+        sys::exit(init::FAILED)
+    });
+    if watched.is_err() {
+        sys::exit(init::FAILED);
+    }
+}
+
+/// What is left is what carrying out the cell's calls needs.
+fn give_up_rights(user: Option<User>) -> io::Result<()> {
+    sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
+    sys::drop_bounding_set();
+    match user {
+        None => return Ok(()),
+        // Only over what belongs to its user namespace.
+        Some(User::Nobody) => sys::keep_capabilities(TRACE)?,
+        // It is the same user as the handler's process, and may look into no other.
+        Some(User::Number(number)) => {
+            sys::become_user(number)?;
+            sys::keep_capabilities(0)?;
+        }
+    }
+    sys::prctl(libc::PR_SET_DUMPABLE, 0)
+}
+
+impl Cell {
+    /// The descriptor that shows the calls to decide, which init has opened.
+    fn take_listener(&self) -> io::Result<Option<OwnedFd>> {
+        let Some(number) = self.next_number() else { return Ok(None) };
+        let process = rustix::process::pidfd_open(self.init, PidfdFlags::empty())?;
+        notify::descriptor_of(process.as_fd(), number).map(Some)
+    }
+
+    /// The next number that init tells; `None` if it is gone.
+    fn next_number(&self) -> Option<i32> {
+        let mut bytes = [0; 4];
+        let mut told = fs::File::from(self.told.try_clone().ok()?);
+        told.read_exact(&mut bytes).ok()?;
+        Some(i32::from_le_bytes(bytes))
+    }
+
+    /// Carries out calls until the handler's process has ended, then ends like it.
+    fn watch_to_end(self) -> ! {
+        end_with_daemon(&self.lifeline);
+        loop {
+            let mut waiting = vec![
+                PollFd::new(&self.told, PollFlags::IN),
+                PollFd::new(&self.lifeline, PollFlags::IN),
+                PollFd::new(&self.control, PollFlags::IN),
+            ];
+            if let Some(watch) = &self.watch {
+                let (ended, calls) = watch.events();
+                let more = [Some(ended), calls].into_iter().flatten();
+                waiting.extend(more.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            }
+            match rustix::event::poll(&mut waiting, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => sys::exit(init::FAILED),
+            }
+            let ready: Vec<PollFlags> = waiting.iter().map(PollFd::revents).collect();
+            drop(waiting);
+            if !ready[0].is_empty() {
+                self.end();
+            }
+            let has_ended = |ready: PollFlags| ready == PollFlags::HUP;
+            if !ready[1].is_empty() || has_ended(ready[2]) {
+                // The daemon is gone: so is init, as soon as this process is.
+                sys::exit(init::FAILED);
+            }
+            if ready[2].contains(PollFlags::IN) {
+                self.limit_cpu();
+            }
+            let Some(watch) = &self.watch else { continue };
+            if ready[3].contains(PollFlags::IN) {
+                watch.drain_ended();
+            }
+            // Otherwise this process would wait for a call, and for nothing else.
+            if ready.get(4).is_some_and(|ready| ready.contains(PollFlags::IN)) {
+                watch.next_call();
+            }
+        }
+    }
+
+    /// The only order: how much CPU time the handler's process may use in all.
+    fn limit_cpu(&self) {
+        let mut seconds = [0; 8];
+        let order = rustix::io::read(&self.control, &mut seconds);
+        if let (Ok(8), Some(main)) = (order, proc::only_child(self.init)) {
+            isolate::limit_cpu(main, u64::from_le_bytes(seconds));
+        }
+    }
+
+    /// When init is gone, so are all processes of its namespace.
+    fn end(&self) -> ! {
+        let status = self.next_number();
+        let of_init = loop {
+            match sys::wait_any() {
+                Some((child, status)) if child == self.init.as_raw_pid() => break status,
+                Some(_) => {}
+                None => break init::FAILED << 8,
+            }
+        };
+        sys::end_like(status.unwrap_or(of_init))
+    }
+}

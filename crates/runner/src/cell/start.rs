@@ -1,0 +1,111 @@
+//! Starts cells, on the daemon's side.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::pipe::{PipeFlags, pipe_with};
+use windlass_core::launch::is_exhaustion;
+
+use super::plan::Plan;
+use super::{CONTROL, LIFELINE, PLAN, REPORT, WORD};
+use crate::gate::Gate;
+use crate::isolate::{Channels, Descriptors};
+use crate::tree::{self, Main};
+
+/// The lowest number for descriptors that are handed over: above all numbers that they get.
+const NUMBER_MIN: i32 = 20;
+/// Length of an error number at the beginning of a report.
+const ERRNO_BYTES: usize = 4;
+
+/// Starts the cells of one runner. They all end with it.
+pub(crate) struct Cells {
+    /// The program that becomes an outer process.
+    program: PathBuf,
+    lifeline: OwnedFd,
+    /// Never written to: outer processes see its end.
+    _end: OwnedFd,
+}
+
+/// Why a cell has no process.
+pub(crate) enum NoCell {
+    /// The program itself does not start.
+    Program(io::Error),
+    /// Something else; the text says what.
+    Other(io::Error),
+}
+
+impl Cells {
+    pub(crate) fn new(program: PathBuf) -> io::Result<Cells> {
+        let (lifeline, end) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok(Cells { program, lifeline, _end: end })
+    }
+
+    /// Starts a cell and waits until its process runs. Blocks for some milliseconds. `dir` marks
+    /// its processes, and standard input is a pipe or empty.
+    pub(crate) fn start(
+        &self,
+        plan: &Plan,
+        stdin: Stdio,
+        channels: Option<Channels>,
+        dir: &Path,
+        gate: &Arc<Gate>,
+    ) -> Result<Main, NoCell> {
+        let (report, mut main) =
+            self.spawn(plan, stdin, channels, dir, gate).map_err(NoCell::Other)?;
+        let mut told = Vec::new();
+        File::from(report).read_to_end(&mut told).map_err(NoCell::Other)?;
+        match told.split_at_checked(ERRNO_BYTES) {
+            None => {
+                main.has_cell();
+                Ok(main)
+            }
+            Some((errno, stage)) => Err(read_report(errno, stage)),
+        }
+    }
+
+    fn spawn(
+        &self,
+        plan: &Plan,
+        stdin: Stdio,
+        channels: Option<Channels>,
+        dir: &Path,
+        gate: &Arc<Gate>,
+    ) -> io::Result<(OwnedFd, Main)> {
+        let moved = |descriptor: &OwnedFd| fcntl_dupfd_cloexec(descriptor, NUMBER_MIN);
+        let (report, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut descriptors = Descriptors::of(channels);
+        descriptors.add(moved(&plan.to_file()?)?, PLAN);
+        descriptors.add(moved(&self.lifeline)?, LIFELINE);
+        descriptors.add(moved(&theirs)?, REPORT);
+        let (orders, control) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        descriptors.add(moved(&orders)?, CONTROL);
+        drop(theirs);
+        let mut command = Command::new(&self.program);
+        command.arg0("windlass").arg(WORD).env_clear().env(tree::MARKER, dir).current_dir("/");
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        crate::isolate::hand_over(&mut command, descriptors)?;
+        let mut main = Main::start(&mut command, dir, gate)?;
+        main.control = Some(control);
+        Ok((report, main))
+    }
+}
+
+/// Its words are ours: nothing of the handler has run yet.
+fn read_report(errno: &[u8], stage: &[u8]) -> NoCell {
+    let errno = errno.try_into().map_or(libc::EIO, i32::from_le_bytes);
+    let reason = io::Error::from_raw_os_error(errno);
+    let stage = String::from_utf8_lossy(stage).into_owned();
+    if stage.starts_with("exec:") {
+        NoCell::Program(reason)
+    } else if is_exhaustion(&reason) {
+        NoCell::Other(reason)
+    } else {
+        NoCell::Other(io::Error::other(stage))
+    }
+}

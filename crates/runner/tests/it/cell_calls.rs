@@ -1,0 +1,54 @@
+//! System calls that no handler needs and that have led out of sandboxes are refused.
+
+use windlass_core::Lang;
+
+use crate::cell::said;
+use crate::harness::{bare_fixture, check_ended, fixture, spec};
+
+/// Makes the calls that the payload names, or all, and prints how each went: `allowed`, or the
+/// name of the error.
+const TRY_CALLS: &str = include_str!("cell_calls.py");
+
+/// Errors with which a filter refuses; others come from the call itself.
+const REFUSALS: [&str; 6] =
+    ["EPERM", "ENOSYS", "EAFNOSUPPORT", "EPROTONOSUPPORT", "ENOTSUP", "EACCES"];
+
+#[tokio::test]
+async fn calls_that_no_handler_needs_are_refused() {
+    let report = fixture().run(spec(Lang::Python, TRY_CALLS), b"").await;
+    check_ended(&report, 200, None);
+    let lines = said(&report);
+    assert_eq!(lines.last().unwrap(), "end", "{}", report.log);
+    assert_eq!(lines.len(), 63, "{lines:?}");
+    let passed: Vec<&String> = lines[..lines.len() - 1]
+        .iter()
+        .filter(|line| !REFUSALS.iter().any(|refusal| line.ends_with(refusal)))
+        .collect();
+    assert!(passed.is_empty(), "{passed:?}");
+    let names = ["unshare", "ptrace", "keyctl", "netlink", "name_to_handle_at", "process_vm_readv"];
+    let control =
+        bare_fixture().run(spec(Lang::Python, TRY_CALLS), names.join(" ").as_bytes()).await;
+    let control = said(&control);
+    assert_eq!(control.len(), names.len() + 1, "{control:?}");
+    let refused = |line: &&String| REFUSALS.iter().any(|refusal| line.ends_with(refusal));
+    assert_eq!(control.iter().find(refused), None, "without a cell they are not");
+}
+
+/// What the C library and the runtimes of languages need works: the filter refuses no more.
+#[tokio::test]
+async fn threads_children_pipes_and_memory_work_as_usual() {
+    let body = "import concurrent.futures, mmap, multiprocessing, os, subprocess, tempfile
+with concurrent.futures.ThreadPoolExecutor(8) as pool: print(sum(pool.map(int, range(100))))
+print(subprocess.run(['sh', '-c', 'echo a | tr a b'], capture_output=True).stdout.decode().strip())
+with multiprocessing.get_context('fork').Pool(2) as pool: print(sum(pool.map(abs, [-1, -2])))
+with tempfile.NamedTemporaryFile() as f:
+    f.truncate(4096)
+    mmap.mmap(f.fileno(), 0)
+q = multiprocessing.get_context('fork').Queue(); q.put('queue'); print(q.get())
+os.sched_setaffinity(0, os.sched_getaffinity(0)); os.nice(1)
+print(len(os.urandom(3)), os.cpu_count() > 0)
+";
+    let report = fixture().run(spec(Lang::Python, body), b"").await;
+    check_ended(&report, 200, None);
+    assert_eq!(said(&report), ["4950", "b", "3", "queue", "3 True"], "{}", report.log);
+}

@@ -1,0 +1,97 @@
+//! Files with API keys: those of a daemon, and those that commands find.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `admin` | `<data_dir>/admin.key`, which the first start of a daemon makes |
+//! | `runtime` | `$XDG_RUNTIME_DIR/windlass/<address>.key`, there while a daemon runs |
+//! | `saved` | `~/.config/windlass/keys.toml`, which `windlass login` writes |
+//! | `find` | in which order commands look for a key |
+//! | `listener` | to whom the key of a file may be sent |
+//!
+//! All files are for their owner alone.
+
+pub(crate) mod admin;
+pub(crate) mod find;
+mod listener;
+pub(crate) mod runtime;
+pub(crate) mod saved;
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use tempfile::NamedTempFile;
+
+use windlass_core::KeyText;
+
+const DIR_MODE: u32 = 0o700;
+
+/// The directories in which keys are found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places {
+    /// `$XDG_RUNTIME_DIR`.
+    pub(crate) runtime: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`, or `~/.config`.
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) working: PathBuf,
+}
+
+impl Places {
+    pub(crate) fn of_process() -> Places {
+        let variable = |name| std::env::var_os(name).map(PathBuf::from);
+        // A relative path is to be ignored, by the specification of these variables.
+        let directory = |name| variable(name).filter(|path| path.is_absolute());
+        let config =
+            directory("XDG_CONFIG_HOME").or(directory("HOME").map(|home| home.join(".config")));
+        Places { runtime: directory("XDG_RUNTIME_DIR"), config, working: PathBuf::new() }
+    }
+}
+
+/// The key in a file; `None` if there is no file.
+fn read(path: &Path) -> anyhow::Result<Option<KeyText>> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let key = KeyText::parse(text.trim());
+    key.map(Some).ok_or_else(|| anyhow!("{} holds no key", path.display()))
+}
+
+/// A complete file beside `path`, on disk, for its owner alone.
+fn beside(path: &Path, text: &str) -> io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // Made with mode 0600.
+    let mut file = tempfile::Builder::new()
+        .prefix(".key-")
+        .tempfile_in(directory.unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+/// Writes a whole file or none, in place of one that is there.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    beside(path, text)?.persist(path)?;
+    sync_parent(path)
+}
+
+/// Writes a whole file or none; false if there is one.
+fn create(path: &Path, text: &str) -> io::Result<bool> {
+    match beside(path, text)?.persist_noclobber(path) {
+        Ok(_) => sync_parent(path).map(|()| true),
+        Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(failed) => Err(failed.error),
+    }
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn make_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
+}

@@ -1,0 +1,17 @@
+//! Attacks on the real `windlass` program, over its doors: each fails to get in, and next to it
+//! stands a control that ordinary use still works.
+
+#![allow(clippy::unwrap_used)]
+
+mod door;
+#[path = "../it/harness/mod.rs"]
+#[allow(dead_code, unused_imports, unused_macros, reason = "each target uses a part of it")]
+mod harness;
+mod jobd;
+#[path = "../jobd/harness/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "each target uses a part of it")]
+mod jobd_harness;
+mod limits;
+mod network;
+mod query;
+mod sandbox;
