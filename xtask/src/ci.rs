@@ -8,7 +8,7 @@ use std::{fs, thread};
 use anyhow::{Result, anyhow, ensure};
 
 use crate::shell::{Limit, Show};
-use crate::{needs, shell, sim, tidy, torture};
+use crate::{needs, shell, sim, supply, tidy, torture};
 
 /// More than twice as long as a run takes on two quiet cores with everything built, and shorter
 /// than the limit of those who start it, so that we report a hanging test before they cut us off.
@@ -20,6 +20,7 @@ pub(crate) fn run() -> Result<()> {
     needs::install(&limit)?;
     cargo(&["fmt", "--all", "--check"])?;
     tidy::run()?;
+    supply::check()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     test(&limit)?;
     sim::run_in_ci(&limit)?;

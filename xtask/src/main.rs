@@ -7,6 +7,7 @@ mod fuzz;
 mod needs;
 mod shell;
 mod sim;
+mod supply;
 mod tidy;
 mod torture;
 
@@ -16,7 +17,8 @@ const HELP: &str = "\
 cargo xtask <command>
 
   ci      everything that must hold before a change lands: installs what the tests need,
-          then format, clippy with warnings denied, tidy, all tests, a part of sim and torture
+          then format, tidy, licences of dependencies, clippy with warnings denied, all tests,
+          a part of sim and torture
   tidy    the rules of the house that no compiler checks
   bench   measures Windlass beside the machine's own limits (arguments go to the benchmark;
           `cargo xtask bench --help` lists them)

@@ -140,7 +140,7 @@ pub(crate) fn cargo(arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
     step(&cargo_program(), arguments, limit)
 }
 
-fn cargo_program() -> String {
+pub(crate) fn cargo_program() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())
 }
 

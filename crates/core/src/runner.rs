@@ -53,6 +53,12 @@ pub trait Runner: Send + Sync + 'static {
     /// Handlers that have an idle context, as a hint to the scheduler.
     fn warm(&self) -> Vec<HandlerId>;
 
+    /// The layers of isolation that handlers lack on this machine: a sentence for each, with the
+    /// reason and what would help.
+    fn layers_missing(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Ends every idle context. Called once, after the last batch.
     async fn close(&self);
 }

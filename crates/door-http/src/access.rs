@@ -8,6 +8,8 @@
 //! | its role may not do this | `403` |
 //! | the path has another tenant | `404`, as if there were none |
 
+use std::net::IpAddr;
+
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -67,6 +69,9 @@ pub(crate) fn guard(
 }
 
 async fn admit(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    if gate.is_open_to(&request) {
+        return next.run(request).await;
+    }
     match gate.check(&request) {
         Ok(caller) => {
             if gate.needs == Right::Keys {
@@ -87,6 +92,15 @@ async fn admit(State(gate): State<Gate>, mut request: Request, next: Next) -> Re
 }
 
 impl Gate {
+    /// The metrics need no key from listed networks: scrapers often cannot send one.
+    fn is_open_to(&self, request: &Request) -> bool {
+        self.needs == Right::Metrics
+            && !request.headers().contains_key(AUTHORIZATION)
+            && address_of(request).is_some_and(|address| {
+                self.door.metrics_allow.iter().any(|network| network.contains(address))
+            })
+    }
+
     fn check(&self, request: &Request) -> Result<Caller, Failure> {
         let Some(text) = bearer(request.headers())? else { return Err(no_key()) };
         let caller = self.door.engine.key_check(text).map_err(|refusal| match refusal {
@@ -127,6 +141,11 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
     }
 }
 
+/// Where a request comes from, if that is known.
+fn address_of(request: &Request) -> Option<IpAddr> {
+    request.extensions().get::<Presence>().and_then(Presence::address)
+}
+
 fn ended() -> Failure {
     Failure::unauthorized("this key ended while the request was waiting; ask for a new one")
 }
@@ -138,9 +157,7 @@ fn no_key() -> Failure {
 }
 
 fn wrong_key(door: &Door, request: &Request) -> Failure {
-    let presence = request.extensions().get::<Presence>();
-    let address = presence.and_then(Presence::address);
-    match door.tries.wrong(address, door.clock.steady()) {
+    match door.tries.wrong(address_of(request), door.clock.steady()) {
         true => Failure::unauthorized("this key is not valid"),
         false => Failure::limited("too many wrong keys from this address; try again later"),
     }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::Clock;
 use windlass_engine::Engine;
-use windlass_net::{Memory, Sites};
+use windlass_net::{Memory, Network, Sites};
 
 use crate::access::Access;
 use crate::room::Room;
@@ -25,6 +25,7 @@ pub(crate) struct DoorState {
     pub(crate) body_timeout: Duration,
     pub(crate) access: Access,
     pub(crate) tries: Tries,
+    pub(crate) metrics_allow: Vec<Network>,
     pub(crate) sites: Sites,
     pub(crate) version: &'static str,
     pub(crate) openapi: Bytes,

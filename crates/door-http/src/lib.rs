@@ -68,7 +68,7 @@ use windlass_net::Memory;
 pub use access::Access;
 pub use openapi::openapi;
 pub use server::serve;
-pub use windlass_net::Sites;
+pub use windlass_net::{Network, Sites};
 
 /// Settings of the door.
 #[derive(Clone)]
@@ -84,6 +84,8 @@ pub struct Options {
     pub connections_max: usize,
     /// Whether requests need keys.
     pub access: Access,
+    /// Whose requests for metrics need none.
+    pub metrics_allow: Vec<Network>,
     /// What this server is called, and which web pages may use it.
     pub sites: Sites,
     /// Shown in the status.
@@ -100,6 +102,7 @@ impl Default for Options {
             body_timeout: Duration::from_secs(60),
             connections_max: 10_000,
             access: Access::Keys,
+            metrics_allow: Vec::new(),
             sites: Sites::default(),
             version: env!("CARGO_PKG_VERSION"),
             clock: Arc::new(SystemClock),
@@ -121,6 +124,7 @@ fn router_until(engine: Engine, options: &Options, closing: CancellationToken) -
         body_timeout: options.body_timeout,
         access: options.access,
         tries: tries::Tries::default(),
+        metrics_allow: options.metrics_allow.clone(),
         sites: options.sites.clone(),
         version: options.version,
         openapi: openapi().into(),

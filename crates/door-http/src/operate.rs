@@ -148,6 +148,8 @@ struct WireStatus {
     services_failing: Vec<WireFailing>,
     results_parked: Vec<WireParked>,
     journals_left: Vec<WireLeft>,
+    /// Layers of isolation that handlers lack on this machine, with reasons and what would help.
+    layers_missing: Vec<String>,
     tenants: BTreeMap<String, WireCounts>,
 }
 
@@ -227,6 +229,7 @@ fn from_status(status: DaemonStatus, version: &'static str) -> WireStatus {
         services_failing: status.services_failing.into_iter().map(from_failing).collect(),
         results_parked: status.results_parked.into_iter().map(from_parked).collect(),
         journals_left: status.journals_left.into_iter().map(from_left).collect(),
+        layers_missing: status.layers_missing,
         services: services.map(|service| (service.name, service.failures)).collect(),
         tenants: tenants
             .map(|(tenant, counts)| (tenant.to_string(), from_counts(counts)))

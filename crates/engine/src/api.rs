@@ -121,6 +121,8 @@ pub struct DaemonStatus {
     pub services_failing: Vec<FailingService>,
     pub results_parked: Vec<ParkedResult>,
     pub journals_left: Vec<LeftJournal>,
+    /// Layers of isolation that handlers lack: a sentence for each.
+    pub layers_missing: Vec<String>,
     /// Counts of each tenant; empty when the store does not answer.
     pub tenants: BTreeMap<Tenant, TenantCounts>,
 }

@@ -225,6 +225,14 @@ impl Runner for LocalRunner {
         self.contexts.warm()
     }
 
+    fn layers_missing(&self) -> Vec<String> {
+        let layers = self.layers();
+        match layers.is_cell {
+            true => layers.missing.iter().map(ToString::to_string).collect(),
+            false => vec!["all of them (isolation.level is off); set it to auto".to_owned()],
+        }
+    }
+
     async fn close(&self) {
         self.contexts.close().await;
         let gate = Arc::clone(&self.ground.scratch.gate);

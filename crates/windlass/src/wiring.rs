@@ -115,6 +115,7 @@ fn open_doors(
         body_timeout: config.http.body_timeout,
         connections_max: config.http.connections_max,
         access: if config.insecure { Access::Everybody } else { Access::Keys },
+        metrics_allow: config.http.metrics_allow.clone(),
         sites: sites(config),
         version,
         clock,
@@ -205,17 +206,12 @@ pub(crate) fn runner_options(
     })
 }
 
-/// Reserved contexts are part of `contexts.max`, which bounds the processes of the machine: as many
-/// as there are reserved slots, but at most this fraction.
-const CONTEXTS_RESERVED_PART: usize = 4;
-
+/// A batch in a reserved slot finds a context: there are as many.
 fn context_bounds(config: &Config) -> windlass_runner::Bounds {
-    let max = config.contexts.max;
-    let contexts_reserved = config.scheduler.slots_reserved.min(max / CONTEXTS_RESERVED_PART);
     windlass_runner::Bounds {
-        contexts_max: max - contexts_reserved,
+        contexts_max: config.contexts.max,
         tenant_contexts_max: config.contexts.tenant_max,
-        contexts_reserved,
+        contexts_reserved: config.scheduler.slots_reserved,
         tenant_contexts_min: config.scheduler.tenant_slots_min,
     }
 }

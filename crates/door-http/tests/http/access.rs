@@ -174,6 +174,26 @@ async fn what_is_no_key_in_force_is_refused_with_words() {
 }
 
 #[tokio::test]
+async fn listed_networks_read_the_metrics_without_a_key_and_nothing_else() {
+    let open_to = async |network: &str| {
+        let network = network.parse().unwrap();
+        Daemon::start_with(|options| {
+            (options.access, options.metrics_allow) = (Access::Keys, vec![network]);
+        })
+        .await
+    };
+    let daemon = open_to("127.0.0.0/8").await;
+    assert_eq!(daemon.get("/metrics").await.status, 200);
+    for path in ["/v1/status", "/v1/acme/jobs", "/openapi.json"] {
+        assert_eq!(daemon.get(path).await.status, 401, "{path}");
+    }
+    let viewer = key_of(&daemon, Role::Viewer, None).await;
+    assert_eq!(call(&daemon, "GET /metrics", &viewer, "").await.status, 403);
+    let elsewhere = open_to("10.0.0.0/8").await;
+    assert_eq!(elsewhere.get("/metrics").await.status, 401);
+}
+
+#[tokio::test]
 async fn a_flood_of_wrong_keys_slows_nobody_else() {
     const FLOOD: usize = 3000;
     let daemon = start().await;

@@ -201,6 +201,7 @@ pub(crate) async fn status(shared: &Shared) -> DaemonStatus {
         services_failing: shared.health.failing_services(),
         results_parked: shared.health.parked(),
         journals_left: shared.health.journals_left(),
+        layers_missing: shared.runner.layers_missing(),
         tenants,
     }
 }

@@ -199,7 +199,13 @@ impl Pool {
         if state.starting.contains(key) || most.is_some_and(|most| alike >= most as usize) {
             return TryTake::Full;
         }
-        if self.bounds.has_room(state.counts(&key.tenant)) {
+        let counts = state.counts(&key.tenant);
+        let busy = ContextCounts { all: counts.all - state.idle.len(), ..counts };
+        // A reserved place is used only if all shared ones are busy.
+        if !self.bounds.has_shared_room(counts) && self.bounds.has_shared_room(busy) {
+            return TryTake::EndFirst(Box::new(state.idle.remove(0).context));
+        }
+        if self.bounds.has_room(counts) {
             return TryTake::Acquired(Acquired::MayStart(self.permit(&mut state, key)));
         }
         match self.to_end(&state, &key.tenant) {

@@ -81,3 +81,18 @@ async fn no_idle_context_ends_for_a_tenant_that_gets_no_place_by_that() {
     check_ended(&hung.ended().await.1, 500, Some(Stop::Cancelled));
     ends_well(waiting).await;
 }
+
+#[tokio::test]
+async fn an_idle_context_ends_before_a_reserved_place_is_used() {
+    let bounds = Bounds {
+        contexts_max: 1,
+        tenant_contexts_max: 2,
+        contexts_reserved: 1,
+        tenant_contexts_min: 1,
+    };
+    let fixture = fixture_with(bounds);
+    for (tenant, version) in [("one", 1), ("two", 2), ("three", 3)] {
+        ends_well(fixture.begin_of(handler_of(tenant, version, "return 200"))).await;
+        assert_eq!(fixture.runner.warm(), [JobId::new(version).unwrap()]);
+    }
+}

@@ -23,6 +23,9 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
         let left = status["journals_left"].as_array().into_iter().flatten();
         let left: Vec<String> = left.map(|left| cell(&left["why"])).collect();
         let left = (!left.is_empty()).then(|| left.join("; "));
+        let missing = status["layers_missing"].as_array().into_iter().flatten();
+        let missing: Vec<String> = missing.map(cell).collect();
+        let missing = (!missing.is_empty()).then(|| format!("missing: {}", missing.join("; ")));
         let mut shown = output::pairs(&[
             ("version", cell_if_there(&status["version"])),
             ("sysid", cell_if_there(&status["sysid"])),
@@ -33,6 +36,7 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
             ("journal", Some(format!("{} not in the store yet", jobs(journaled)))),
             ("services", services),
             ("left behind", left),
+            ("isolation", missing),
         ]);
         let counts =
             ["types", "ready", "deferred", "running", "paused", "finished", "failed", "cancelled"];

@@ -152,15 +152,16 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("scheduler.slots", whole(1, SLOTS_MAX), "")
         .computed("4 per core, at least 8")
         .help("Maximum number of batches that run at the same time."),
-    Key::new("scheduler.slots_reserved", whole(0, SLOTS_MAX), "16").help(
-        "Additional slots, and as many of contexts.max (at most a quarter of it), reserved for \
-         tenants that use fewer than tenant_slots_min.",
+    Key::new("scheduler.slots_reserved", whole(0, SLOTS_MAX), "256").help(
+        "Additional slots and contexts for tenants that use fewer than tenant_slots_min: however \
+         many jobs of other tenants hang, a tenant's first job finds one.",
     ),
-    Key::new("scheduler.tenant_slots_min", whole(1, SLOTS_MAX), "2").help(
+    Key::new("scheduler.tenant_slots_min", whole(1, SLOTS_MAX), "1").help(
         "Tenants with fewer running batches or contexts than this may use the reserved ones.",
     ),
-    Key::new("contexts.max", whole(1, SLOTS_MAX), "64")
-        .help("Maximum number of warm node, python and php processes (contexts)."),
+    Key::new("contexts.max", whole(1, SLOTS_MAX), "64").help(
+        "Maximum number of warm node, python and php processes (contexts), without reserved ones.",
+    ),
     Key::new("contexts.tenant_max", whole(1, SLOTS_MAX), "32")
         .help("Maximum number of contexts of one tenant."),
     Key::new("contexts.handler_max", whole(1, CONTEXTS.max as u64), "100")
@@ -259,6 +260,10 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     Key::new("http.origins", Kind::Origins, "").help(
         "Sites whose web pages may use the HTTP door from a browser, such as https://app.example.",
+    ),
+    Key::new("http.metrics_allow", Kind::Networks, "").help(
+        "Networks and addresses that may read /metrics without a key. Behind a proxy, the address \
+         of every client is that of the proxy.",
     ),
 ];
 

@@ -131,6 +131,8 @@ pub(crate) struct Http {
     pub(crate) hosts: Vec<String>,
     /// Sites whose web pages may use it.
     pub(crate) origins: Vec<String>,
+    /// Clients that may read the metrics without a key.
+    pub(crate) metrics_allow: Vec<Network>,
 }
 
 /// The inputs of the process, gathered once so that everything below is a pure function.
@@ -244,6 +246,7 @@ impl Config {
                 connections_max: of.whole("http.connections_max") as usize,
                 hosts: of.texts("http.hosts"),
                 origins: of.texts("http.origins"),
+                metrics_allow: of.networks("http.metrics_allow"),
             },
         }
     }

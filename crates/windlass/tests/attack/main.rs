@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod door;
+mod flood;
 #[path = "../it/harness/mod.rs"]
 #[allow(dead_code, unused_imports, unused_macros, reason = "each target uses a part of it")]
 mod harness;

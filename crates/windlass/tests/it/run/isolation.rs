@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Config, Daemon, refused_start, runtime_key};
+use crate::harness::{Config, Daemon, refused_start, run, runtime_key, windlass};
 
 #[test]
 fn a_handler_sees_nothing_of_the_daemons_data_and_writes_nothing_else() {
@@ -73,4 +73,22 @@ fn the_daemons_own_data_cannot_be_opened_to_handlers() {
     }
     let refused = refused_start(&config.set("isolation.read", "[\"relative\"]"));
     assert!(refused.stderr.contains("absolute paths"), "{refused:?}");
+}
+
+#[test]
+fn the_status_says_which_layers_are_missing() {
+    let missing = |level: &str| {
+        let daemon = Daemon::start(Config::new().set("isolation.level", level));
+        let url = format!("http://{}", daemon.address);
+        let shown = run(windlass().args(["status", "--url", &url]), b"").ok();
+        (daemon.status()["layers_missing"].to_string(), shown)
+    };
+    for text in <[String; 2]>::from(missing("off")) {
+        assert!(text.contains("isolation.level is off"), "{text}");
+    }
+    // Without namespaces, system call filter and network policy it would not start.
+    for text in <[String; 2]>::from(missing("required")) {
+        let words = ["isolation.level", "namespaces", "system call filter", "network policy"];
+        assert!(!words.iter().any(|word| text.contains(word)), "{text}");
+    }
 }
