@@ -13,7 +13,7 @@ fn sleepers_keep_nobody_out(lang: &str, sleeps: &str, ends: &str) {
     let config = Config::new()
         .set("scheduler.slots", SLOTS)
         .set("contexts.max", SLOTS)
-        .set("stop_grace", "0s");
+        .set("stop_grace", "\"0s\"");
     let daemon = Daemon::start(config);
     let sleepers: Vec<_> = (0..SLEEPERS)
         .map(|n| {

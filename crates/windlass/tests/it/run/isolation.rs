@@ -78,7 +78,7 @@ fn the_daemons_own_data_cannot_be_opened_to_handlers() {
 #[test]
 fn the_status_says_which_layers_are_missing() {
     let missing = |level: &str| {
-        let daemon = Daemon::start(Config::new().set("isolation.level", level));
+        let daemon = Daemon::start(Config::new().set("isolation.level", &format!("{level:?}")));
         let url = format!("http://{}", daemon.address);
         let shown = run(windlass().args(["status", "--url", &url]), b"").ok();
         (daemon.status()["layers_missing"].to_string(), shown)
