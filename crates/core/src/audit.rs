@@ -149,6 +149,20 @@ pub struct Subject {
     pub detail: Option<String>,
 }
 
+impl Subject {
+    /// Adds what was not known before.
+    pub fn complete(&mut self, more: Subject) {
+        let Subject { tenant, name, id, detail } = more;
+        let known = std::mem::take(self);
+        *self = Subject {
+            tenant: tenant.or(known.tenant),
+            name: name.or(known.name),
+            id: id.or(known.id),
+            detail: detail.or(known.detail),
+        };
+    }
+}
+
 /// The number of an entry, unique among those of its millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AuditId(pub i64);
