@@ -51,6 +51,8 @@ pub enum Right {
     Manage,
     /// Make, list and revoke keys.
     Keys,
+    /// Read the audit.
+    Audit,
     /// See and control the daemon, for all tenants.
     Operate,
     /// Read the metrics, which name all tenants.
@@ -90,9 +92,21 @@ impl Role {
             Right::ReadJob => matches!(self, Producer | Worker | Viewer | Manager | Admin),
             Right::Read => matches!(self, Viewer | Manager | Admin),
             Right::Work => matches!(self, Worker | Manager | Admin),
-            Right::Manage | Right::Keys => matches!(self, Manager | Admin),
+            Right::Manage | Right::Keys | Right::Audit => matches!(self, Manager | Admin),
             Right::Operate => self == Admin,
             Right::Metrics => matches!(self, Metrics | Admin),
+        }
+    }
+}
+
+impl Right {
+    /// Whether changes that need it are audited: those by people who manage the queue. Adds, claims
+    /// and reports are its ordinary traffic.
+    pub fn is_audited(self) -> bool {
+        match self {
+            Right::Manage | Right::Keys | Right::Audit | Right::Operate => true,
+            Right::Open | Right::AnyKey | Right::Add | Right::ReadJob => false,
+            Right::Read | Right::Work | Right::Metrics => false,
         }
     }
 }
@@ -392,7 +406,7 @@ mod tests {
     #[test]
     fn an_admin_may_everything_and_a_stranger_nothing() {
         let rights = [Right::Add, Right::ReadJob, Right::Read, Right::Work, Right::Manage];
-        let more = [Right::Keys, Right::Operate, Right::Metrics];
+        let more = [Right::Keys, Right::Audit, Right::Operate, Right::Metrics];
         for right in rights.into_iter().chain(more) {
             assert!(Role::Admin.may(right), "{right:?}");
         }

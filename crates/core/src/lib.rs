@@ -22,6 +22,7 @@
 //! | `edit` | changes by a pure decision on jobs that a store shows it |
 //! | `family` | parents and children: who waits for whom |
 //! | `key` | API keys, roles and rights |
+//! | `audit` | who changed what, and who was refused |
 //! | `file_name` | files in messages, without their directories |
 //! | `glob` | the patterns with which workers name types |
 //! | `store`, `runner`, `launch` | the interfaces |
@@ -35,6 +36,7 @@
 //! Nothing here does I/O, reads a clock or the environment, or knows a wire format.
 
 pub mod add;
+pub mod audit;
 pub mod calendar;
 mod cron;
 pub mod edit;

@@ -78,6 +78,10 @@ pub const KEY_NAME_BYTES_MAX: usize = 100;
 pub const KEY_TOUCH_INTERVAL: Duration = Duration::from_secs(60);
 /// How long an API key is kept after it has expired or was revoked.
 pub const KEY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Longest text of an entry of the audit, in bytes.
+pub const AUDIT_TEXT_BYTES_MAX: usize = 200;
+/// Entries of the audit that a store looks at for one page.
+pub const AUDIT_LOOK_MAX: usize = 10_000;
 /// Longest message of a progress report, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 1024;
 

@@ -7,17 +7,19 @@
 //! | too many wrong ones from one address (`tries`) | `429` |
 //! | its role may not do this | `403` |
 //! | the path has another tenant | `404`, as if there were none |
-
-use std::net::IpAddr;
+//!
+//! All of these are entered in the audit, and so is every change that needs an audited right
+//! (`record`).
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 
+use windlass_core::audit::Reason;
 use windlass_core::key::{Right, Role};
 use windlass_core::name::Tenant;
 use windlass_engine::api::{Caller, KeyRefusal};
@@ -25,7 +27,7 @@ use windlass_engine::api::{Caller, KeyRefusal};
 use crate::door::Door;
 use crate::error::Failure;
 use crate::path;
-use crate::presence::Presence;
+use crate::record::{self, Record};
 
 const SCHEME: &str = "bearer ";
 
@@ -37,85 +39,147 @@ pub enum Access {
     Everybody,
 }
 
-/// What one route needs.
+/// What one route needs, and how its uses are recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct Entrance {
+    pub(crate) needs: Right,
+    pub(crate) waits: bool,
+    pub(crate) is_audited: bool,
+    pub(crate) record: Record,
+}
+
 #[derive(Clone)]
 struct Gate {
     door: Door,
-    needs: Right,
-    waits: bool,
-    /// Which part of the path is the tenant.
-    tenant_at: Option<usize>,
+    entrance: Entrance,
 }
 
-/// The tenant whose keys a request may manage; `None`: all.
+/// The tenant to which a request is limited where the path has none; `None`: all.
 #[derive(Debug, Clone)]
-pub(crate) struct KeysOf(pub(crate) Option<Tenant>);
+pub(crate) struct Scope(pub(crate) Option<Tenant>);
 
-/// Puts the check in front of a route.
+impl Scope {
+    /// The tenant of which things are listed, if only those of `wanted` are asked for.
+    pub(crate) fn narrow(self, wanted: Option<Tenant>) -> Result<Option<Tenant>, Failure> {
+        match (self.0, wanted) {
+            (Some(own), Some(other)) if own != other => Err(Failure::no_such_tenant()),
+            (own, wanted) => Ok(own.or(wanted)),
+        }
+    }
+}
+
+/// Puts the check and the audit in front of a route.
 pub(crate) fn guard(
     handler: MethodRouter<Door>,
-    path: &'static str,
-    needs: Right,
-    waits: bool,
+    entrance: Entrance,
     door: &Door,
 ) -> MethodRouter<Door> {
-    if needs == Right::Open || door.access == Access::Everybody {
+    let Entrance { needs, is_audited, .. } = entrance;
+    let is_open = needs == Right::Open || door.access == Access::Everybody;
+    if is_open && !is_audited {
         return handler;
     }
-    let is_tenant = |part: &str| matches!(part, "{tenant}" | "{client}");
-    let tenant_at = path.split('/').skip(1).position(is_tenant);
-    let gate = Gate { door: door.clone(), needs, waits, tenant_at };
-    handler.route_layer(from_fn_with_state(gate, admit))
+    handler.route_layer(from_fn_with_state(Gate { door: door.clone(), entrance }, admit))
 }
 
 async fn admit(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     if gate.is_open_to(&request) {
         return next.run(request).await;
     }
-    match gate.check(&request) {
-        Ok(caller) => {
-            if gate.needs == Right::Keys {
-                request.extensions_mut().insert(KeysOf(caller.tenant));
+    let Gate { door, entrance } = &gate;
+    let Entrance { needs, waits, is_audited, record } = entrance;
+    let caller = match door.access {
+        Access::Everybody => None,
+        Access::Keys => match gate.check(&request) {
+            Ok(caller) => Some(caller),
+            Err(Refused { failure, reason, caller }) => {
+                record.refused(door, caller.as_ref(), &request, (reason, &failure));
+                return failure.into_response();
             }
-            if !gate.waits {
-                return next.run(request).await;
-            }
+        },
+    };
+    let is_scoped = matches!(needs, Right::Keys | Right::Audit);
+    if let Some(caller) = caller.as_ref().filter(|_| is_scoped) {
+        request.extensions_mut().insert(Scope(caller.tenant.clone()));
+    }
+    let address = if *waits || is_scoped { record::address(&request) } else { None };
+    match caller {
+        caller if *is_audited => record.change(door, caller.as_ref(), request, next).await,
+        Some(caller) if *waits => {
             // What was claimed for it meanwhile is given back, as for a client that disconnects.
             tokio::select! {
                 biased;
-                () = gate.door.engine.key_ended(caller.id) => ended().into_response(),
+                () = door.engine.key_ended(caller.id) => {
+                    let failure = ended();
+                    let why = (Reason::Ended, failure.status.as_u16());
+                    record.refused_later(door, &caller, address, why);
+                    failure.into_response()
+                }
                 response = next.run(request) => response,
             }
         }
-        Err(refused) => refused.into_response(),
+        Some(caller) if is_scoped => {
+            let response = next.run(request).await;
+            // A list has nothing else that may be missing.
+            if response.status() == StatusCode::NOT_FOUND {
+                let why = (Reason::Tenant, response.status().as_u16());
+                record.refused_later(door, &caller, address, why);
+            }
+            response
+        }
+        _ => next.run(request).await,
     }
+}
+
+/// A request that its key does not allow.
+struct Refused {
+    failure: Failure,
+    reason: Reason,
+    /// Whose key it has, if there is one.
+    caller: Option<Caller>,
+}
+
+fn refused(reason: Reason, caller: Option<Caller>, failure: Failure) -> Refused {
+    Refused { failure, reason, caller }
 }
 
 impl Gate {
     /// The metrics need no key from listed networks: scrapers often cannot send one.
     fn is_open_to(&self, request: &Request) -> bool {
-        self.needs == Right::Metrics
+        self.entrance.needs == Right::Metrics
             && !request.headers().contains_key(AUTHORIZATION)
-            && address_of(request).is_some_and(|address| {
+            && record::address(request).is_some_and(|address| {
                 self.door.metrics_allow.iter().any(|network| network.contains(address))
             })
     }
 
-    fn check(&self, request: &Request) -> Result<Caller, Failure> {
-        let Some(text) = bearer(request.headers())? else { return Err(no_key()) };
+    fn check(&self, request: &Request) -> Result<Caller, Refused> {
+        let Entrance { needs, record, .. } = self.entrance;
+        let no_valid_key = |failure| refused(Reason::NoKey, None, failure);
+        let text = bearer(request.headers()).map_err(no_valid_key)?;
+        let text = text.ok_or_else(|| no_valid_key(no_key()))?;
         let caller = self.door.engine.key_check(text).map_err(|refusal| match refusal {
             KeyRefusal::Unknown => wrong_key(&self.door, request),
-            KeyRefusal::Expired => Failure::unauthorized("this key has expired; ask for a new one"),
-            KeyRefusal::Revoked => Failure::unauthorized("this key was revoked; ask for a new one"),
+            KeyRefusal::Expired(caller) => {
+                let failure = Failure::unauthorized("this key has expired; ask for a new one");
+                refused(Reason::Expired, Some(caller), failure)
+            }
+            KeyRefusal::Revoked(caller) => {
+                let failure = Failure::unauthorized("this key was revoked; ask for a new one");
+                refused(Reason::Revoked, Some(caller), failure)
+            }
         })?;
-        if let (Some(own), Some(index)) = (&caller.tenant, self.tenant_at)
+        if let (Some(own), Some(index)) = (&caller.tenant, record.tenant_at())
             && !path::tenant(request.uri().path(), index).is_ok_and(|tenant| tenant == *own)
         {
-            return Err(Failure::no_such_tenant());
+            return Err(refused(Reason::Tenant, Some(caller), Failure::no_such_tenant()));
         }
-        match caller.role.may(self.needs) {
+        match caller.role.may(needs) {
             true => Ok(caller),
-            false => Err(may_not(caller.role, self.needs)),
+            false => {
+                let failure = may_not(caller.role, needs);
+                Err(refused(Reason::Role, Some(caller), failure))
+            }
         }
     }
 }
@@ -141,11 +205,6 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
     }
 }
 
-/// Where a request comes from, if that is known.
-fn address_of(request: &Request) -> Option<IpAddr> {
-    request.extensions().get::<Presence>().and_then(Presence::address)
-}
-
 fn ended() -> Failure {
     Failure::unauthorized("this key ended while the request was waiting; ask for a new one")
 }
@@ -156,10 +215,13 @@ fn no_key() -> Failure {
     )
 }
 
-fn wrong_key(door: &Door, request: &Request) -> Failure {
-    match door.tries.wrong(address_of(request), door.clock.steady()) {
-        true => Failure::unauthorized("this key is not valid"),
-        false => Failure::limited("too many wrong keys from this address; try again later"),
+fn wrong_key(door: &Door, request: &Request) -> Refused {
+    match door.tries.wrong(record::address(request), door.clock.steady()) {
+        true => refused(Reason::WrongKey, None, Failure::unauthorized("this key is not valid")),
+        false => {
+            let message = "too many wrong keys from this address; try again later";
+            refused(Reason::Limited, None, Failure::limited(message))
+        }
     }
 }
 
@@ -170,10 +232,10 @@ fn may_not(role: Role, needs: Right) -> Failure {
     Failure::forbidden(&format!("a key of the role {role} may not do this; it takes one of {able}"))
 }
 
-impl<S: Sync> FromRequestParts<S> for KeysOf {
+impl<S: Sync> FromRequestParts<S> for Scope {
     type Rejection = Failure;
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<KeysOf, Failure> {
-        // Without keys, every request may manage all of them.
-        Ok(parts.extensions.get::<KeysOf>().cloned().unwrap_or(KeysOf(None)))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Scope, Failure> {
+        // Without keys, every request may see and manage all tenants.
+        Ok(parts.extensions.get::<Scope>().cloned().unwrap_or(Scope(None)))
     }
 }

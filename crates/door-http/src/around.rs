@@ -16,6 +16,7 @@ use windlass_core::sync::panic_text;
 
 use crate::door::Door;
 use crate::error::Failure;
+use crate::record;
 use crate::site;
 
 pub(crate) fn wrap(router: Router<Door>, door: &Door) -> Router<Door> {
@@ -31,7 +32,10 @@ pub(crate) fn wrap(router: Router<Door>, door: &Door) -> Router<Door> {
 /// Refuses requests of foreign web pages, and answers those of listed ones as browsers want it.
 async fn guard(State(door): State<Door>, request: Request, next: Next) -> Response {
     match site::admit(&door.sites, &request) {
-        Err(refused) => refused.into_response(),
+        Err(refused) => {
+            record::refused_by_site(&door, &request, &refused);
+            refused.into_response()
+        }
         Ok(None) => next.run(request).await,
         Ok(Some(listed)) if request.method() == Method::OPTIONS => listed.preflight(&request),
         Ok(Some(listed)) => listed.mark(next.run(request).await),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use windlass_core::HandlerId;
+use windlass_core::audit::Subject;
 use windlass_core::key::Right;
 
 use crate::answer::{self, Done};
@@ -16,6 +17,7 @@ use crate::jobs;
 use crate::json::{self, NoBody};
 use crate::path::{TenantPath, TypePath};
 use crate::query::{NoQuery, Parameter, Query};
+use crate::record;
 use crate::route::Route;
 use crate::wire_handler::{WireHandler, WireSpec, from_handler};
 
@@ -50,7 +52,9 @@ pub(crate) struct HandlerSet {
 }
 
 pub(crate) fn set_answer(id: HandlerId) -> Response {
-    answer::json(StatusCode::OK, &HandlerSet { id: id.to_string() })
+    let id = id.to_string();
+    let subject = Subject { id: Some(id.clone()), ..Subject::default() };
+    record::about(answer::json(StatusCode::OK, &HandlerSet { id }), subject)
 }
 
 async fn list(

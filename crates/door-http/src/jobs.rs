@@ -8,6 +8,7 @@ use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use windlass_core::audit::Subject;
 use windlass_core::key::Right;
 use windlass_core::limit::PAGE_JOBS_MAX;
 use windlass_core::store::List;
@@ -21,6 +22,7 @@ use crate::json::{Command, NoBody};
 use crate::path::{JobPath, TenantPath};
 use crate::presence::Presence;
 use crate::query::{NoQuery, Parameter, Query};
+use crate::record;
 use crate::room;
 use crate::route::{Route, WAIT_MAX};
 use crate::wire_job::{self, WireJob, WirePage};
@@ -204,7 +206,9 @@ async fn requeue(
         return Err(Failure::invalid("limit", message));
     }
     let requeued = door.engine.job_requeue(&key, state, limit as usize).await?;
-    Ok(answer::json(StatusCode::OK, &Requeued { requeued }))
+    let detail = Some(format!("{requeued} {state} jobs"));
+    let subject = Subject { name: Some(key.name), detail, ..Subject::default() };
+    Ok(record::about(answer::json(StatusCode::OK, &Requeued { requeued }), subject))
 }
 
 fn state(name: &str) -> Result<JobState, Failure> {

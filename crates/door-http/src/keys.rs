@@ -9,17 +9,19 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use windlass_core::audit::Subject;
 use windlass_core::key::{Key, KeyId, KeyText, NewKey, Owner, Right, Role};
 use windlass_core::name::Tenant;
 use windlass_core::store::{KeyReplacement, KeyRotate};
 
-use crate::access::KeysOf;
+use crate::access::Scope;
 use crate::answer::{self, Done};
 use crate::door::Door;
 use crate::error::Failure;
 use crate::json::{Command, NoBody};
 use crate::path::KeyPath;
 use crate::query::{NoQuery, Parameter, Query};
+use crate::record;
 use crate::route::Route;
 use crate::time::{WireDuration, WireTime};
 
@@ -127,7 +129,7 @@ fn from_key(key: &Key) -> WireKey {
 
 async fn create(
     State(door): State<Door>,
-    KeysOf(own): KeysOf,
+    Scope(own): Scope,
     _: NoQuery,
     Command { body, .. }: Command<CreateBody>,
 ) -> Result<Response, Failure> {
@@ -150,21 +152,15 @@ async fn create(
     let lifetime = body.expires.map(|WireDuration(lifetime)| lifetime);
     let new = NewKey { id: text.id(), digest: text.digest(), owner, lifetime };
     let key = door.engine.key_create(new).await?;
-    Ok(made(&text, &key))
+    let detail = Some(format!("role {role}"));
+    let id = Some(key.id.to_string());
+    Ok(record::about(made(&text, &key), Subject { id, detail, ..subject(&key) }))
 }
 
-async fn list(
-    State(door): State<Door>,
-    KeysOf(own): KeysOf,
-    uri: Uri,
-) -> Result<Response, Failure> {
+async fn list(State(door): State<Door>, scope: Scope, uri: Uri) -> Result<Response, Failure> {
     let query = Query::read(&uri, LIST)?;
     let limit = query.number("limit", 1, PAGE_KEYS_MAX)?.unwrap_or(PAGE_KEYS_DEFAULT) as usize;
-    let wanted = query.get("tenant").map(Tenant::new).transpose()?;
-    let tenant = match (own, wanted) {
-        (Some(own), Some(other)) if own != other => return Err(Failure::no_such_tenant()),
-        (own, wanted) => own.or(wanted),
-    };
+    let tenant = scope.narrow(query.get("tenant").map(Tenant::new).transpose()?)?;
     let after = query.get("after").map(|text| {
         text.parse::<KeyId>().map_err(|invalid| Failure::invalid("after", invalid.reason))
     });
@@ -176,18 +172,18 @@ async fn list(
 
 async fn revoke(
     State(door): State<Door>,
-    KeysOf(own): KeysOf,
+    Scope(own): Scope,
     KeyPath(id): KeyPath,
     _: NoQuery,
     _: NoBody,
 ) -> Result<Response, Failure> {
-    door.engine.key_revoke(own.as_ref(), id).await?;
-    Ok(answer::done())
+    let key = door.engine.key_revoke(own.as_ref(), id).await?;
+    Ok(record::about(answer::done(), subject(&key)))
 }
 
 async fn rotate(
     State(door): State<Door>,
-    KeysOf(own): KeysOf,
+    Scope(own): Scope,
     KeyPath(old): KeyPath,
     _: NoQuery,
     Command { body, .. }: Command<RotateBody>,
@@ -203,7 +199,13 @@ async fn rotate(
     }
     let new = KeyReplacement { id: text.id(), digest: text.digest(), lifetime };
     let key = door.engine.key_rotate(KeyRotate { tenant: own, old, new, overlap }).await?;
-    Ok(made(&text, &key))
+    let detail = Some(format!("new key {}", key.id));
+    Ok(record::about(made(&text, &key), Subject { detail, ..subject(&key) }))
+}
+
+/// For the audit: managers see what is done with keys of their tenant.
+fn subject(key: &Key) -> Subject {
+    Subject { tenant: key.owner.tenant.clone(), ..Subject::default() }
 }
 
 fn new_text() -> Result<KeyText, Failure> {

@@ -6,6 +6,7 @@
 //! | `server`, `presence` | connections: number, time limits, whether the client is still there |
 //! | `door` | what every route shares: the engine, the limits, the clock |
 //! | `access`, `tries` | who may use a route; wrong keys, counted by address |
+//! | `record`, `audit` | what the audit learns of requests, and the route that lists it |
 //! | `room` | connections that are kept for requests that do not wait |
 //! | `around` | the layers around every request: the log line, panics, common headers |
 //! | `site` | which web pages may use the door |
@@ -25,6 +26,7 @@ mod add_json;
 mod add_text;
 mod answer;
 mod around;
+mod audit;
 mod body;
 mod door;
 mod error;
@@ -42,6 +44,7 @@ mod path;
 mod presence;
 mod pull;
 mod query;
+mod record;
 mod room;
 mod route;
 mod seed;

@@ -77,6 +77,11 @@ fn key_id(path: &str, index: usize) -> Result<KeyId, Failure> {
     Ok(segment(path, index, "id")?.parse::<KeyId>()?)
 }
 
+/// A part of a path, decoded; `None` if it is not UTF-8.
+pub(crate) fn text(path: &str, index: usize) -> Option<Cow<'_, str>> {
+    segment(path, index, "path").ok()
+}
+
 fn segment<'a>(path: &'a str, index: usize, field: &str) -> Result<Cow<'a, str>, Failure> {
     let raw = path.split('/').skip(1).nth(index).unwrap_or_default();
     let decoded = percent_decode_str(raw).decode_utf8();

@@ -1,5 +1,6 @@
 //! The table of routes, from which the router, the check of keys and the OpenAPI document are all
-//! generated, so that they always agree. A route cannot be written without what it needs.
+//! generated, so that they always agree. A route cannot be written without what it needs, and that
+//! decides whether its uses are audited: a change is, if its right is an audited one.
 
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use utoipa::{PartialSchema, ToSchema};
 
 use windlass_core::key::{Right, Role};
 
-use crate::access;
+use crate::access::{self, Entrance};
 use crate::door::Door;
 use crate::query::Parameter;
+use crate::record::Record;
 
 pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
 
@@ -35,6 +37,8 @@ pub(crate) struct Route {
     pub(crate) needs: Right,
     /// A request may wait for long, and ends when its key does.
     waits: bool,
+    /// The id of its operation.
+    id: &'static str,
     pub(crate) operation: OperationBuilder,
     pub(crate) schemas: Schemas,
     handler: MethodRouter<Door>,
@@ -51,6 +55,7 @@ pub(crate) fn all() -> Vec<Route> {
         crate::types::routes(),
         crate::pull::routes(),
         crate::keys::routes(),
+        crate::audit::routes(),
         crate::operate::routes(),
     ];
     groups.into_iter().flatten().collect()
@@ -59,8 +64,11 @@ pub(crate) fn all() -> Vec<Route> {
 /// A router with every route, grouped by path, each behind the check of what it needs.
 pub(crate) fn router(door: &Door) -> Router<Door> {
     all().into_iter().fold(Router::new(), |router, route| {
-        let Route { path, needs, waits, handler, .. } = route;
-        router.route(path, access::guard(handler, path, needs, waits, door))
+        let is_audited = route.is_audited();
+        let Route { path, needs, waits, id, handler, .. } = route;
+        let record = Record::of(path, id);
+        let entrance = Entrance { needs, waits, is_audited, record };
+        router.route(path, access::guard(handler, entrance, door))
     })
 }
 
@@ -119,13 +127,19 @@ impl Route {
             Right::Open => operation.description(Some("Needs no key.")),
             _ => operation
                 .description(Some(format!(
-                    "Needs a key of one of the roles: {}.",
-                    roles.join(", ")
+                    "Needs a key of one of the roles: {}.{}",
+                    roles.join(", "),
+                    if is_audited(&method, needs) { " Audited." } else { "" },
                 )))
                 .security(SecurityRequirement::new(KEY_SCHEME, NO_SCOPES)),
         };
         let (waits, schemas) = (false, Schemas::new());
-        Route { path, method, needs, waits, operation, schemas, handler }
+        Route { path, method, needs, waits, id: "", operation, schemas, handler }
+    }
+
+    /// Whether every use of it has an entry in the audit. Refusals always have.
+    pub(crate) fn is_audited(&self) -> bool {
+        is_audited(&self.method, self.needs)
     }
 
     /// For a route that waits for an event.
@@ -135,7 +149,8 @@ impl Route {
     }
 
     /// `id` is unique among all routes.
-    pub(crate) fn about(mut self, tag: &str, id: &str, summary: &str) -> Route {
+    pub(crate) fn about(mut self, tag: &str, id: &'static str, summary: &str) -> Route {
+        self.id = id;
         self.operation = self.operation.tag(tag).operation_id(Some(id)).summary(Some(summary));
         self
     }
@@ -241,6 +256,10 @@ impl Route {
     }
 }
 
+fn is_audited(method: &HttpMethod, needs: Right) -> bool {
+    *method != HttpMethod::Get && needs.is_audited()
+}
+
 fn text_schema() -> RefOr<Schema> {
     ObjectBuilder::new().schema_type(Type::String).into()
 }
@@ -281,6 +300,27 @@ mod tests {
             table.push('\n');
         }
         table
+    }
+
+    /// Written down a second time: the ordinary traffic of the queue. Everything else that is no
+    /// read is audited.
+    const TRAFFIC: [&str; 7] = [
+        "seed_job_add",
+        "job_add",
+        "claim",
+        "job_renew",
+        "job_finish",
+        "job_release",
+        "job_progress",
+    ];
+
+    #[test]
+    fn every_change_but_the_ordinary_traffic_is_audited() {
+        for route in all() {
+            assert!(!route.id.is_empty(), "{} has no id", route.path);
+            let is_change = route.method != HttpMethod::Get && !TRAFFIC.contains(&route.id);
+            assert_eq!(route.is_audited(), is_change, "{}", route.id);
+        }
     }
 
     #[test]

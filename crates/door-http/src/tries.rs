@@ -50,7 +50,8 @@ impl Tries {
     }
 }
 
-fn group(address: Option<IpAddr>) -> u128 {
+/// The network that an address belongs to.
+pub(crate) fn group(address: Option<IpAddr>) -> u128 {
     match address {
         None => 0,
         Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use windlass_core::add::AddOptions;
+use windlass_core::audit::{Act, Reason, Subject};
 use windlass_core::job::Job;
 use windlass_core::key::{KeyId, Role};
 use windlass_core::log::Newest;
@@ -30,12 +31,30 @@ pub struct Caller {
 }
 
 /// Why a key is not accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyRefusal {
     /// There is no such key, or its secret is wrong.
     Unknown,
-    Expired,
-    Revoked,
+    Expired(Caller),
+    Revoked(Caller),
+}
+
+/// How an audited change ended.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    pub status: u16,
+    /// What was not known when it began.
+    pub about: Subject,
+}
+
+/// A request that was refused.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// Of which address or network it came: refusals of one source are counted together.
+    pub source: u128,
+    pub act: Act,
+    pub status: u16,
+    pub reason: Reason,
 }
 
 /// The log of a running attempt.

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use windlass_core::audit::Act;
 use windlass_core::edit::{Decide, Decided, FullJob, Take, TakeAnswer, Target};
 use windlass_core::key::NewKey;
 use windlass_core::store::sql::SqlAnswer;
-use windlass_core::store::{AttemptLog, Claimed, KeyRotate, LeaseRef, List, Page, TypeStats};
+use windlass_core::store::{
+    AttemptLog, AuditList, AuditPage, Claimed, KeyRotate, LeaseRef, List, Page, TypeStats,
+};
 use windlass_core::{
     Handler, HandlerId, HandlerSpec, Job, JobId, Key, KeyId, State, Tenant, Timestamp, TypeKey,
     TypeSettings,
@@ -16,13 +19,14 @@ use windlass_journal::SpoolWriter;
 
 use crate::accept;
 use crate::api::{
-    AddJob, Added, Caller, DaemonStatus, IdempotencyKey, JobView, KeyRefusal, LiveLog, PullClaim,
-    PullFinish, Readiness,
+    AddJob, Added, Caller, DaemonStatus, Ended, IdempotencyKey, JobView, KeyRefusal, LiveLog,
+    PullClaim, PullFinish, Readiness, Refusal,
 };
 use crate::ask::change;
 use crate::ask::decide;
 use crate::ask::list;
 use crate::ask::read::{self, PayloadReader};
+use crate::audit;
 use crate::claim::pull;
 use crate::claim::take;
 use crate::claim::untake::{self, PayloadBefore, Starts, Taken};
@@ -389,6 +393,39 @@ impl Engine {
     /// Replaces a key; the old one stays in force for the overlap.
     pub async fn key_rotate(&self, rotate: KeyRotate) -> Result<Key, Error> {
         self.to_its_end(0, move |shared| key::rotate(shared, rotate)).await
+    }
+
+    // ---- audit ---------------------------------------------------------------------------------
+
+    /// Makes a change that has an entry in the audit before it begins, and another with its outcome
+    /// before this returns. If the caller stops waiting, both happen all the same. While the store
+    /// is away, the change does not begin.
+    pub async fn audited<T: Send + 'static>(
+        &self,
+        act: Act,
+        change: impl Future<Output = (T, Ended)> + Send + 'static,
+    ) -> Result<T, Error> {
+        let room = self.shared().audit.room.take(0).await;
+        let shared = self.shared().clone();
+        detach::to_its_end(async move {
+            let _room = room;
+            audit::audited(shared, act, change).await
+        })
+        .await
+    }
+
+    /// Enters an act of this daemon in the audit; durable when this returns.
+    pub async fn audit_note(&self, act: Act) -> Result<(), Error> {
+        audit::note(self.shared(), act).await
+    }
+
+    /// Counts a refusal for the audit, which has it within about a second. Waits for nothing.
+    pub fn audit_refused(&self, refusal: Refusal) {
+        audit::refused(self.shared(), refusal);
+    }
+
+    pub async fn audit_list(&self, list: AuditList) -> Result<AuditPage, Error> {
+        self.shared().store.audit_list(list).await.map_err(store_error)
     }
 
     // ---- operating -----------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 //! | `house` | what runs in the background so that nothing is lost, stuck or kept for ever |
 //! | `ask` | everything else that doors read or change |
 //! | `key` | API keys: a copy in memory, against which requests are checked |
+//! | `audit` | who changed what, and who was refused |
 //! | `follow_up` | what follows a change of the store: log lines, metrics, announcements |
 //! | `detach` | work that continues if its caller disconnects |
 //! | `ready` | announces jobs that may run: to the scheduler, the dispatcher, waiting workers |
@@ -31,6 +32,7 @@
 mod accept;
 pub mod api;
 mod ask;
+mod audit;
 pub mod backup;
 mod claim;
 mod daemon;

@@ -56,6 +56,7 @@ pub struct Metrics {
     depth: Family<TypeLabels, Gauge>,
     oldest: Family<TypeLabels, Gauge>,
     leases_expired: Counter,
+    audit_dropped: Counter,
     service_failures: Family<ServiceLabels, Counter>,
     journals_left: Gauge,
     journal_waiting: Gauge,
@@ -86,6 +87,7 @@ impl Default for Metrics {
             depth: Family::default(),
             oldest: Family::default(),
             leases_expired: Counter::default(),
+            audit_dropped: Counter::default(),
             service_failures: Family::default(),
             journals_left: Gauge::default(),
             journal_waiting: Gauge::default(),
@@ -116,6 +118,8 @@ impl Metrics {
         r.register_with_unit("queue_oldest", help, Unit::Seconds, self.oldest.clone());
         let help = "Leases broken because their owner did not renew them";
         r.register("leases_expired", help, self.leases_expired.clone());
+        let help = "Refusals that have no entry of their own in the audit";
+        r.register("audit_dropped", help, self.audit_dropped.clone());
         let help = "Panics of services in the background";
         r.register("service_failures", help, self.service_failures.clone());
         let help = "Journals of dead daemons that cannot be taken over";
@@ -191,6 +195,10 @@ impl Metrics {
 
     pub fn lease_expired(&self) {
         self.leases_expired.inc();
+    }
+
+    pub fn audit_dropped(&self) {
+        self.audit_dropped.inc();
     }
 
     pub fn service_failed(&self, service: &'static str) {

@@ -57,6 +57,8 @@ pub struct Options {
     pub timeout: Duration,
     pub retry: RetryPolicy,
     pub retention: Duration,
+    /// How long entries of the audit are kept.
+    pub audit_retention: Duration,
     /// The most that clients may ask for.
     pub maxima: Maxima,
     /// At shutdown, running jobs have this long to end before they are stopped and released.
@@ -90,6 +92,7 @@ impl Options {
             timeout: Duration::from_secs(120),
             retry: RetryPolicy::default(),
             retention: Duration::from_secs(3 * 24 * 3600),
+            audit_retention: Duration::from_secs(90 * 24 * 3600),
             maxima: Maxima::default(),
             stop_grace: Duration::from_secs(30),
             journal_segment_bytes_max: 64 * 1024 * 1024,

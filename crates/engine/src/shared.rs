@@ -13,6 +13,7 @@ use windlass_journal::{Disk, Journal};
 
 use crate::accept::idempotency::Idempotencies;
 use crate::ask::waiter::Waiters;
+use crate::audit::AuditLog;
 use crate::claim::cursor::Cursors;
 use crate::claim::room::ClaimRoom;
 use crate::daemon::Daemon;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub catalogue: Catalogue,
     pub idempotencies: Idempotencies,
     pub keys: KeyTable,
+    pub audit: AuditLog,
     /// For adds with a key, which do not wait long for the store.
     pub keyed_room: Room,
     /// For other changes, which last as long as the store takes.
@@ -101,6 +103,7 @@ impl Shared {
             catalogue: Catalogue::new(options.maxima.clone()),
             idempotencies: Idempotencies::default(),
             keys: KeyTable::default(),
+            audit: AuditLog::new(grant.boot),
             keyed_room: Room::default(),
             change_room: Room::default(),
             look_room: Room::default(),

@@ -13,6 +13,7 @@ use windlass_core::store::{JournalId, SysidGrant, SysidReserve};
 use windlass_core::{JobId, Sysid};
 use windlass_journal::{Disk, Journal};
 
+use crate::audit::{self, AuditWriter};
 use crate::backup::{JOURNAL_DIR, PAYLOAD_DIR};
 use crate::dispatch::Dispatch;
 use crate::error::Error;
@@ -161,6 +162,8 @@ fn spawn_services(
     finishers.spawn(Beat::new(shared.clone()), beat_wanted, stop_finishers.clone());
     let keep_wake = shared.keep_queue.wake.clone();
     finishers.spawn(Keep::new(shared.clone()), keep_wake, stop_finishers.clone());
+    let audit_wake = shared.audit.wake.clone();
+    finishers.spawn(AuditWriter::new(shared.clone()), audit_wake, stop_finishers.clone());
     let dispatch = Dispatch::new(shared.clone(), batches.clone());
     starters.spawn(dispatch, shared.ready.dispatch_wake.clone(), stop_starters.clone());
     starters.spawn(Reap { shared: shared.clone() }, quiet(), stop_starters.clone());
@@ -217,6 +220,7 @@ impl Running {
         let SysidGrant { sysid, boot } = self.shared.daemon.grant;
         let leave = async {
             keep::flush(&self.shared).await;
+            audit::flush(&self.shared).await;
             self.shared.store.flush().await?;
             self.shared.store.sysid_release(sysid, boot).await
         };

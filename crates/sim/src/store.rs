@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use windlass_core::audit::AuditEntry;
 use windlass_core::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Job, Payload, Progress, Token};
@@ -15,12 +16,12 @@ use windlass_core::key::{Key, KeyId, NewKey};
 use windlass_core::memory::MemoryStore;
 use windlass_core::retry::Verdict;
 use windlass_core::store::{
-    Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
-    Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
-    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision, KeyRotate, Keys,
-    LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer,
-    Settled, Settlement, Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob,
-    WaitingType, Waits,
+    Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
+    ChangedTypes, Changes, Claim, Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error,
+    GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision,
+    KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue,
+    SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew, SysidReserve,
+    TypeStats, TypedJob, WaitingType, Waits,
 };
 use windlass_core::{JobId, Json, Sysid, Tenant, Timestamp, TypeKey, TypeName};
 use windlass_proof::history::FaultKind;
@@ -264,6 +265,12 @@ passes_on!(Keys {
     fn key_rotate(rotate: KeyRotate) -> Option<Key>;
     fn key_touch(ids: Vec<KeyId>) -> ();
     fn key_changed(since: KeyRevision, limit: usize) -> Vec<(KeyRevision, Key)>;
+});
+
+passes_on!(Audits {
+    fn audit_put(entries: Vec<AuditEntry>, durability: Durability) -> ();
+    fn audit_list(list: AuditList) -> AuditPage;
+    fn audit_purge(keep: Duration, limit: usize) -> u64;
 });
 
 #[async_trait]

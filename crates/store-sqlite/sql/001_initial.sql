@@ -277,6 +277,29 @@ CREATE TABLE api_key (
 CREATE INDEX api_key_changed ON api_key (rev);
 CREATE INDEX api_key_by_tenant ON api_key (tenant, id) WHERE tenant IS NOT NULL;
 
+-- The audit, in the order in which it is listed. `status` is NULL until the act is answered. `count`
+-- is the number of refusals that share an entry, the last of which was at `last_at`.
+CREATE TABLE audit (
+    at         INTEGER NOT NULL,
+    id         INTEGER NOT NULL,
+    actor      TEXT NOT NULL,
+    key_id     TEXT,
+    role       TEXT,
+    address    TEXT,
+    action     TEXT NOT NULL,
+    tenant     TEXT,
+    type_name  TEXT,
+    subject_id TEXT,
+    detail     TEXT,
+    status     INTEGER,
+    reason     TEXT,
+    count      INTEGER NOT NULL,
+    last_at    INTEGER NOT NULL,
+    PRIMARY KEY (at, id)
+) WITHOUT ROWID;
+CREATE INDEX audit_by_tenant ON audit (tenant, at, id) WHERE tenant IS NOT NULL;
+CREATE INDEX audit_by_key ON audit (key_id, at, id) WHERE key_id IS NOT NULL;
+
 -- A job as callers see it.
 CREATE VIEW job_now AS
 SELECT j.id,

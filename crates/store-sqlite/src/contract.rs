@@ -3,10 +3,12 @@
 //! inserts, settlements and decisions the caller says how durable they are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::Connection;
+use windlass_core::audit::AuditEntry;
 use windlass_core::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Progress, Token};
@@ -15,20 +17,20 @@ use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey, TypeName};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
-    Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
-    Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
-    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision, KeyRotate, Keys,
-    LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer,
-    Settled, Settlement, Settles, SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew,
-    SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
+    Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
+    ChangedTypes, Changes, Claim, Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error,
+    GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision,
+    KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue,
+    SettleAnswer, Settled, Settlement, Settles, SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant,
+    SysidRenew, SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Payload, Sysid};
 
 use crate::tx::Tx;
 use crate::{
-    SqliteStore, change, claim, edit, handler, housekeeping, insert, key, read, settle, sysid,
-    take, type_row, waiting,
+    SqliteStore, audit, change, claim, edit, handler, housekeeping, insert, key, read, settle,
+    sysid, take, type_row, waiting,
 };
 
 const SYNCED: Durability = Durability::Synced;
@@ -376,6 +378,25 @@ impl Keys for SqliteStore {
         limit: usize,
     ) -> Result<Vec<(KeyRevision, Key)>, Error> {
         self.readers.read(move |conn| key::changed(conn, since, limit)).await
+    }
+}
+
+#[async_trait]
+impl Audits for SqliteStore {
+    async fn audit_put(
+        &self,
+        entries: Vec<AuditEntry>,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        self.writer.write(durability, entries.len(), move |tx| audit::put(tx, &entries)).await
+    }
+
+    async fn audit_list(&self, list: AuditList) -> Result<AuditPage, Error> {
+        self.readers.read(move |conn| audit::list(conn, &list)).await
+    }
+
+    async fn audit_purge(&self, keep: Duration, limit: usize) -> Result<u64, Error> {
+        self.writer.write(RELAXED, limit, move |tx| audit::purge(tx, keep, limit)).await
     }
 }
 

@@ -5,7 +5,8 @@ use rusqlite::Connection;
 
 use crate::open::{self, Options};
 use crate::{
-    change, claim, edit, family, housekeeping, queue, read, search, take, tx, type_row, waiting,
+    audit, change, claim, edit, family, housekeeping, queue, read, search, take, tx, type_row,
+    waiting,
 };
 
 fn plan(conn: &Connection, sql: &str) -> String {
@@ -81,6 +82,14 @@ fn housekeeping_walks_indexes_of_what_is_due_to_go() {
     check(read::NEXT_HOLDER, "lease_on_beat (owner>?)");
     check(read::HELD, "lease_on_beat (owner=?)");
     check(claim::LEASES_ON_BEAT, "lease_on_beat (owner=? AND id>?)");
+}
+
+#[test]
+fn the_audit_is_listed_and_purged_by_its_indexes() {
+    check(audit::LIST, "audit USING PRIMARY KEY (at>? AND (at,id)<(?,?))");
+    check(audit::LIST_OF_TENANT, "audit_by_tenant (tenant=? AND at>? AND (at,id)<(?,?))");
+    check(audit::LIST_OF_KEY, "audit_by_key (key_id=? AND at>? AND (at,id)<(?,?))");
+    check(audit::OLDEST, "audit USING PRIMARY KEY (at<?)");
 }
 
 #[test]

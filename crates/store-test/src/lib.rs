@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod add;
+mod audit;
 mod beat;
 mod cancel;
 mod claim;

@@ -367,6 +367,15 @@ suite! { $
         two_adds_of_one_batch_with_the_same_key_are_one
         keys_belong_to_one_tenant_and_are_taken_to_the_letter
     }
+    audit {
+        every_field_of_an_entry_comes_back
+        an_entry_that_is_put_again_is_replaced
+        entries_are_listed_newest_first_in_pages
+        entries_are_filtered
+        a_page_looks_at_a_bounded_number_of_entries
+        old_entries_are_purged_in_pieces
+        synced_entries_are_durable_with_those_before_them
+    }
     key {
         every_field_of_a_key_comes_back
         a_key_that_is_put_again_stays_as_it_is

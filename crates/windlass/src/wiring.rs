@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::KeyText;
+use windlass_core::audit::{Subject, action};
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
 use windlass_door_http::{Access, Sites};
@@ -69,20 +70,27 @@ pub(crate) async fn start(
         let data_dir = config.data_dir.display();
         anyhow!("the daemon cannot start with its data in {data_dir}: {error}")
     })?;
-    let key = match config.insecure {
-        true => None,
-        false => match keys::admin::ensure(&engine, &config.data_dir).await {
-            Ok(key) => Some(key),
-            Err(error) => {
-                // Report why there is no key, not errors during the shutdown.
-                let _ = engine.shutdown().await;
-                return Err(error);
-            }
-        },
+    let key = match first_key(config, &engine).await {
+        Ok(key) => key,
+        Err(error) => {
+            // Report why there is no key, not errors during the shutdown.
+            let _ = engine.shutdown().await;
+            return Err(error);
+        }
     };
     let closing = CancellationToken::new();
     let doors = open_doors(config, listeners, &engine, clock, &closing);
     Ok(Running { address, bedrock, engine, key, doors, closing })
+}
+
+/// The admin key, unless keys are switched off. The audit says if they are.
+async fn first_key(config: &Config, engine: &Engine) -> anyhow::Result<Option<KeyText>> {
+    if !config.insecure {
+        return keys::admin::ensure(engine, &config.data_dir).await.map(Some);
+    }
+    let noted = engine.audit_note(keys::act(action::INSECURE, Subject::default())).await;
+    noted.map_err(|error| anyhow!("the start cannot be entered in the audit: {error}"))?;
+    Ok(None)
 }
 
 fn address_of(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
@@ -260,6 +268,7 @@ fn engine_options(config: &Config) -> windlass_engine::Options {
         timeout: config.job.timeout,
         retry: config.retry.clone(),
         retention: config.job.retention,
+        audit_retention: config.audit_retention,
         maxima: config.maxima.clone(),
         stop_grace: config.stop_grace,
         journal_segment_bytes_max: config.journal_segment_bytes_max,

@@ -1,10 +1,12 @@
 //! The contract, area by area: each call takes the lock once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::audit::AuditEntry;
 use crate::edit::{Ask, Decided, FullJob, Take, TakeAnswer};
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
@@ -14,12 +16,12 @@ use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::outcome::Json;
 use crate::store::{
-    Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
-    Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
-    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision, KeyRotate, Keys,
-    LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer,
-    Settled, Settlement, Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob,
-    WaitingType, Waits,
+    Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
+    ChangedTypes, Changes, Claim, Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error,
+    GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision,
+    KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue,
+    SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew, SysidReserve,
+    TypeStats, TypedJob, WaitingType, Waits,
 };
 use crate::time::Timestamp;
 
@@ -367,6 +369,26 @@ impl Keys for MemoryStore {
         limit: usize,
     ) -> Result<Vec<(KeyRevision, Key)>, Error> {
         Ok(self.open()?.key_changed(since, limit))
+    }
+}
+
+#[async_trait]
+impl Audits for MemoryStore {
+    async fn audit_put(
+        &self,
+        entries: Vec<AuditEntry>,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        self.open()?.durable(durability).audit_put(entries);
+        Ok(())
+    }
+
+    async fn audit_list(&self, list: AuditList) -> Result<AuditPage, Error> {
+        Ok(self.open()?.audit_list(&list))
+    }
+
+    async fn audit_purge(&self, keep: Duration, limit: usize) -> Result<u64, Error> {
+        Ok(self.open()?.audit_purge(keep, limit))
     }
 }
 

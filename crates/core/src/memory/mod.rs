@@ -6,6 +6,7 @@
 //! - A rerun forgets `started_at` and how the last attempt ended; tokens go on growing.
 //! - "Oldest" among ended jobs means the smallest id.
 
+mod audit;
 mod change;
 mod clock;
 mod contract;
@@ -28,6 +29,7 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
+use crate::audit::{AuditCursor, AuditEntry};
 use crate::handler::{Handler, HandlerId, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Progress, Token};
@@ -160,6 +162,7 @@ struct State {
     keys: BTreeMap<(Tenant, String), IdempotencyRecord>,
     api_keys: BTreeMap<KeyId, key::KeyRow>,
     key_revision: KeyRevision,
+    audit: BTreeMap<AuditCursor, AuditEntry>,
     marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
     boot_newest: Boot,

@@ -13,8 +13,8 @@
 //! leases and delays of retries keep their remaining time, and a ready job stays ready. A job that
 //! was created ahead of the store's clock without a delay is ready at once.
 //!
-//! **Durability.** `job_insert`, `job_settle` and `job_decide` take a `Durability`. Other changes
-//! on behalf of clients, numbers of daemons and boot numbers are durable when the call returns.
+//! **Durability.** `job_insert`, `job_settle`, `job_decide` and `audit_put` take a `Durability`.
+//! Other changes on behalf of clients, numbers of daemons and boot numbers are durable when the call returns.
 //! Claims, takes, renewals, beats, released numbers, progress, pieces of payloads, give-ups, purges
 //! and the times of use of keys are relaxed: a store may forget them until its next synced change,
 //! and each can be done again.
@@ -36,8 +36,10 @@
 //! | `Reads` | read jobs, logs, results, counts |
 //! | `Handlers` | handlers and settings of types |
 //! | `Keys` | API keys |
+//! | `Audits` | the audit |
 //! | `SqlStore` | optional: SQL queries |
 
+mod audit;
 mod change;
 mod claim;
 mod daemon;
@@ -53,6 +55,7 @@ mod waiting;
 
 use async_trait::async_trait;
 
+pub use audit::{AuditList, AuditPage, Audits};
 pub use change::{Changed, Changes, EndRequest, GiveUp, Overdue, Requeue};
 pub use claim::{Claim, Claimed, Claims, Hold, LeaseRef, Pick, Renew};
 pub use daemon::{Daemons, SysidGrant, SysidRenew, SysidReserve};
@@ -72,15 +75,15 @@ pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, Wa
 /// All traits, for callers that use a store by its concrete type instead of as `dyn Store`.
 pub mod prelude {
     pub use super::{
-        Changes, Claims, Daemons, Decides, Handlers, Inserts, Keys, Reads, Settles, SqlStore,
-        Store, Waits,
+        Audits, Changes, Claims, Daemons, Decides, Handlers, Inserts, Keys, Reads, Settles,
+        SqlStore, Store, Waits,
     };
 }
 
 /// The whole contract. A caller holds a `dyn Store`; a store implements the traits by area.
 #[async_trait]
 pub trait Store:
-    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys
+    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys + Audits
 where
     Self: 'static,
 {

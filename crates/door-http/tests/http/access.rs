@@ -29,7 +29,7 @@ const TABLE: [(&str, &[&str]); 8] = [
     (
         "job_cancel job_retry job_delete job_requeue type_suspend type_resume type_settings_put \
          handler_set handler_delete seed_handler_add seed_handler_delete seed_handler_delete_too \
-         key_create key_list key_revoke key_rotate",
+         key_create key_list key_revoke key_rotate audit_list",
         &["manager"],
     ),
     ("metrics", &["metrics"]),
@@ -37,11 +37,11 @@ const TABLE: [(&str, &[&str]); 8] = [
 /// For the admin alone.
 const OPERATING: &str = "status events control_stop control_start";
 
-async fn start() -> Daemon {
+pub async fn start() -> Daemon {
     Daemon::start_with(|options| options.access = Access::Keys).await
 }
 
-async fn key_of(daemon: &Daemon, role: Role, lifetime: Option<Duration>) -> String {
+pub async fn key_of(daemon: &Daemon, role: Role, lifetime: Option<Duration>) -> String {
     let text = KeyText::random().unwrap();
     let tenant = role.has_tenant().then(|| Tenant::new("acme").unwrap());
     let owner = Owner { role, tenant, name: format!("the {role}") };
@@ -50,18 +50,18 @@ async fn key_of(daemon: &Daemon, role: Role, lifetime: Option<Duration>) -> Stri
     text.reveal()
 }
 
-async fn call(daemon: &Daemon, line: &str, key: &str, body: impl AsRef<[u8]>) -> Response {
+pub async fn call(daemon: &Daemon, line: &str, key: &str, body: impl AsRef<[u8]>) -> Response {
     let authorization = format!("authorization: Bearer {key}");
     daemon.call(line, &[&authorization], body).await
 }
 
-async fn call_json(daemon: &Daemon, line: &str, key: &str, body: Value) -> Response {
+pub async fn call_json(daemon: &Daemon, line: &str, key: &str, body: Value) -> Response {
     let authorization = format!("authorization: Bearer {key}");
     let headers = [authorization.as_str(), "content-type: application/json"];
     daemon.call(line, &headers, body.to_string()).await
 }
 
-fn id_of(key: &str) -> &str {
+pub fn id_of(key: &str) -> &str {
     key.split('_').nth(1).unwrap()
 }
 

@@ -4,6 +4,7 @@
 
 mod access;
 mod add;
+mod audit;
 mod client;
 mod connection;
 mod daemon;

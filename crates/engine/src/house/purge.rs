@@ -1,4 +1,4 @@
-//! Purge: removes ended jobs after their retention.
+//! Purge: removes ended jobs and entries of the audit after their retention.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::house::service::{Failed, Next, Service};
+use crate::options::Options;
 use crate::shared::Shared;
 
 /// Jobs in one transaction; a full one is followed by the next at once.
 const PURGE_BATCH_MAX: usize = 500;
+/// Entries of the audit in one transaction.
+const PURGE_AUDIT_MAX: usize = 1000;
 /// Longest pause after a failure.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
@@ -24,9 +27,12 @@ impl Service for Purge {
     }
 
     async fn pass(&mut self) -> Result<Next, Failed> {
-        let interval = self.shared.options.purge_interval;
-        let purged = self.shared.store.job_purge(PURGE_BATCH_MAX).await;
-        let purged = purged.map_err(|error| Failed::new(error, interval.min(RETRY_PAUSE_MAX)))?;
-        Ok(if purged as usize == PURGE_BATCH_MAX { Next::Now } else { Next::After(interval) })
+        let Options { purge_interval, audit_retention, .. } = self.shared.options;
+        let failed = |error| Failed::new(error, purge_interval.min(RETRY_PAUSE_MAX));
+        let store = &self.shared.store;
+        let jobs = store.job_purge(PURGE_BATCH_MAX).await.map_err(failed)?;
+        let entries = store.audit_purge(audit_retention, PURGE_AUDIT_MAX).await.map_err(failed)?;
+        let all = (jobs as usize) < PURGE_BATCH_MAX && (entries as usize) < PURGE_AUDIT_MAX;
+        Ok(if all { Next::After(purge_interval) } else { Next::Now })
     }
 }

@@ -50,16 +50,17 @@ impl KeyTable {
         let entry = entries.get(&given.id());
         let is_right = digest == entry.map_or(NOBODY, |entry| entry.key.digest);
         let Some(entry) = entry.filter(|_| is_right) else { return Err(KeyRefusal::Unknown) };
+        let owner = &entry.key.owner;
+        let caller = Caller { id: given.id(), role: owner.role, tenant: owner.tenant.clone() };
         match entry.key.standing(now) {
             Standing::InForce => {}
-            Standing::Expired => return Err(KeyRefusal::Expired),
-            Standing::Revoked => return Err(KeyRefusal::Revoked),
+            Standing::Expired => return Err(KeyRefusal::Expired(caller)),
+            Standing::Revoked => return Err(KeyRefusal::Revoked(caller)),
         }
         if entry.is_to_be_noted(now) {
             lock(&self.used).insert(given.id());
         }
-        let owner = &entry.key.owner;
-        Ok(Caller { id: given.id(), role: owner.role, tenant: owner.tenant.clone() })
+        Ok(caller)
     }
 
     /// Returns when a key is no longer in force. `now` tells the time.
@@ -198,7 +199,9 @@ mod tests {
         stage.store.key_revoke(None, key.id()).await.unwrap();
         assert_eq!(stage.check(&key), Ok(Role::Worker), "not read yet");
         stage.refresh().await;
-        assert_eq!(stage.check(&key), Err(KeyRefusal::Revoked));
+        assert!(
+            matches!(stage.check(&key), Err(KeyRefusal::Revoked(caller)) if caller.id == key.id())
+        );
     }
 
     #[tokio::test]
@@ -208,7 +211,7 @@ mod tests {
         stage.refresh().await;
         assert_eq!(stage.check(&key), Ok(Role::Worker));
         stage.clock.set(NOW + Duration::from_secs(5));
-        assert_eq!(stage.check(&key), Err(KeyRefusal::Expired));
+        assert!(matches!(stage.check(&key), Err(KeyRefusal::Expired(_))));
     }
 
     #[tokio::test]
@@ -283,7 +286,7 @@ mod tests {
         let key = stage.make(Some(Duration::from_secs(5))).await;
         stage.refresh().await;
         stage.clock.set(NOW + Duration::from_secs(5) + KEY_RETENTION);
-        assert_eq!(stage.check(&key), Err(KeyRefusal::Expired));
+        assert!(matches!(stage.check(&key), Err(KeyRefusal::Expired(_))));
         stage.make(None).await;
         stage.refresh().await;
         assert_eq!(read(&stage.table.entries).len(), 1);

@@ -1,6 +1,7 @@
 //! The command line as types: arguments and their help. Nothing here acts.
 
 mod add;
+mod audit;
 mod backup;
 mod disbatch;
 mod doctor;
@@ -17,6 +18,7 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parse
 use clap_complete::Shell;
 
 pub(crate) use self::add::Add;
+pub(crate) use self::audit::Audit;
 use self::backup::{BACKUP_HELP, RESTORE_HELP};
 pub(crate) use self::backup::{Backup, DataFlags, Restore};
 pub(crate) use self::disbatch::{Dci, Den};
@@ -112,6 +114,8 @@ pub(crate) enum Action {
     /// Make, list, revoke or rotate API keys.
     #[command(subcommand)]
     Key(Key),
+    /// List changes by people and keys, and refused requests.
+    Audit(Audit),
     /// Save an API key for a daemon; it is read from the terminal or standard input.
     #[command(after_help = "Example:\n  windlass login http://127.0.0.1:7600 < key.txt")]
     Login {

@@ -2,6 +2,7 @@
 //! people or as the daemon's own JSON.
 
 mod add;
+mod audit;
 mod chunk;
 mod follow;
 mod handler;
@@ -46,6 +47,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         Action::Jobs(command) => jobs::run(&daemon, show, command).await,
         Action::Types(command) => types::run(&daemon, show, command).await,
         Action::Key(command) => key::run(&daemon, show, command).await,
+        Action::Audit(wanted) => audit::run(&daemon, show, &wanted).await,
         Action::Status => status::run(&daemon, show).await,
         Action::Serve(_)
         | Action::Backup(_)

@@ -101,6 +101,8 @@ pub(crate) const LANDLOCK: &[&str] = &["preferred", "required", "off"];
 pub(crate) const LOG_FORMATS: &[&str] = &["auto", "human", "json"];
 pub(crate) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug"];
 
+/// The audit grows with every change, so it is not kept for ever.
+const AUDIT_RETENTION_MAX: Duration = DAY.saturating_mul(1830);
 /// Upper bound for the slots of one daemon.
 const SLOTS_MAX: u64 = 10_000;
 const MIB: u64 = 1024 * 1024;
@@ -203,6 +205,8 @@ pub(crate) const KEYS: &[Key] = &[
         .help("How often expired jobs are removed."),
     Key::new("job.log_bytes_max", whole(1024, 64 * MIB), "65536")
         .help("How many bytes of each attempt's output to keep, counted from its end."),
+    Key::new("audit.retention", span(MS.saturating_mul(1000), AUDIT_RETENTION_MAX), "90d")
+        .help("How long entries of the audit are kept."),
     Key::new("isolation.level", Kind::Choice(ISOLATION_LEVELS), "auto").help(
         "How handlers are isolated: with every layer that this machine allows (auto), with \
          namespaces, system call filters and network policy or not at all (required: the daemon \

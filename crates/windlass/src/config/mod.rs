@@ -49,6 +49,7 @@ pub(crate) struct Config {
     pub(crate) job: Job,
     pub(crate) isolation: Isolation,
     pub(crate) maxima: Maxima,
+    pub(crate) audit_retention: Duration,
     pub(crate) journal_segment_bytes_max: u64,
     pub(crate) stop_grace: Duration,
     pub(crate) http: Http,
@@ -237,6 +238,7 @@ impl Config {
                 network_allow: of.destinations("isolation.network.allow"),
             },
             maxima,
+            audit_retention: of.span("audit.retention"),
             journal_segment_bytes_max: of.whole("journal.segment_bytes_max"),
             stop_grace: of.span("stop_grace"),
             http: Http {

@@ -115,6 +115,7 @@ fn the_defaults_are_those_of_the_engine_and_the_domain() {
     assert_eq!(config.retry, engine.retry);
     assert_eq!(config.lease.duration, engine.lease);
     assert_eq!(config.job.retention, engine.retention);
+    assert_eq!(config.audit_retention, engine.audit_retention);
     assert_eq!(config.job.log_bytes_max, windlass_core::limit::LOG_BYTES_MAX);
     assert_eq!(config.maxima, engine.maxima);
     assert_eq!(config.scheduler.slots, 8);

@@ -2,13 +2,15 @@
 //!
 //! The file is written before the key is stored, so a crash in between leaves a file whose key is
 //! not stored yet, and the next start stores it. Without the file (a restored backup has none) a
-//! new key is made; keys that were made before stay in force until they are revoked.
+//! new key is made; keys that were made before stay in force until they are revoked. The audit has
+//! an entry before a key is stored.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 
 use windlass_core::KeyText;
+use windlass_core::audit::{Subject, action};
 use windlass_core::key::{NewKey, Owner, Role, Standing};
 use windlass_engine::Engine;
 
@@ -27,7 +29,14 @@ pub(crate) async fn ensure(engine: &Engine, data_dir: &Path) -> anyhow::Result<K
     let text = read_or_make(&path)?;
     let owner = Owner { role: Role::Admin, tenant: None, name: FILE.to_owned() };
     let new = NewKey { id: text.id(), digest: text.digest(), owner, lifetime: None };
-    let key = engine.key_create(new).await.map_err(|error| {
+    let stored = async {
+        if engine.key_find(text.id()).await?.is_none() {
+            let subject = Subject { id: Some(text.id().to_string()), ..Subject::default() };
+            engine.audit_note(super::act(action::ADMIN_KEY, subject)).await?;
+        }
+        engine.key_create(new).await
+    };
+    let key = stored.await.map_err(|error| {
         anyhow!("the admin key in {} cannot be stored: {error}", path.display())
     })?;
     if key.standing(engine.now()) != Standing::InForce {

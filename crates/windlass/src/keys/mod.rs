@@ -25,6 +25,7 @@ use anyhow::{Context, anyhow};
 use tempfile::NamedTempFile;
 
 use windlass_core::KeyText;
+use windlass_core::audit::{Act, Actor, Subject};
 
 const DIR_MODE: u32 = 0o700;
 
@@ -47,6 +48,11 @@ impl Places {
             directory("XDG_CONFIG_HOME").or(directory("HOME").map(|home| home.join(".config")));
         Places { runtime: directory("XDG_RUNTIME_DIR"), config, working: PathBuf::new() }
     }
+}
+
+/// What the audit says of an act of the daemon itself.
+pub(crate) fn act(action: &str, subject: Subject) -> Act {
+    Act { by: Actor::Daemon, address: None, action: action.to_owned(), subject }
 }
 
 /// The key in a file; `None` if there is no file.
