@@ -22,6 +22,7 @@
 //! | `edit` | changes by a pure decision on jobs that a store shows it |
 //! | `family` | parents and children: who waits for whom |
 //! | `key` | API keys, roles and rights |
+//! | `secret` | secrets of handlers, and how they are encrypted for a store |
 //! | `file_name` | files in messages, without their directories |
 //! | `glob` | the patterns with which workers name types |
 //! | `store`, `runner`, `launch` | the interfaces |
@@ -60,6 +61,7 @@ pub mod record;
 pub mod repeat;
 pub mod retry;
 pub mod runner;
+pub mod secret;
 pub mod size;
 pub mod state;
 pub mod store;

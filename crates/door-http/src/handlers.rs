@@ -6,8 +6,8 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use windlass_core::HandlerId;
 use windlass_core::key::Right;
+use windlass_core::{HandlerSpec, TypeKey};
 
 use crate::answer::{self, Done};
 use crate::door::Door;
@@ -47,10 +47,24 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HandlerSet {
     id: String,
+    /// What its jobs will fail for until it is mended; absent if there is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
-pub(crate) fn set_answer(id: HandlerId) -> Response {
-    answer::json(StatusCode::OK, &HandlerSet { id: id.to_string() })
+/// Sets a handler. Secrets that it names may be set later.
+pub(crate) async fn set(
+    door: &Door,
+    key: &TypeKey,
+    spec: HandlerSpec,
+) -> Result<Response, Failure> {
+    let secrets = spec.options.secrets.clone();
+    let id = door.engine.handler_set(key, spec).await?;
+    // The handler is set, whether or not this can be answered.
+    let missing = door.engine.secret_missing(&key.tenant, &secrets).await.unwrap_or_default();
+    let warning = |name| format!("there is no secret {name} yet: jobs fail until it is set");
+    let warnings = missing.iter().map(warning).collect();
+    Ok(answer::json(StatusCode::OK, &HandlerSet { id: id.to_string(), warnings }))
 }
 
 async fn list(
@@ -71,7 +85,7 @@ async fn put(
 ) -> Result<Response, Failure> {
     let whole = json::read(request, &door, HANDLER_BODY_BYTES_MAX).await?;
     let spec = json::parse::<WireSpec>(&whole.bytes)?.into_spec()?;
-    Ok(set_answer(door.engine.handler_set(&key, spec).await?))
+    set(&door, &key, spec).await
 }
 
 async fn get(

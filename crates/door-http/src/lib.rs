@@ -44,6 +44,7 @@ mod pull;
 mod query;
 mod room;
 mod route;
+mod secrets;
 mod seed;
 mod server;
 mod site;

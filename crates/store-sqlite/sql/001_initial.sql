@@ -277,6 +277,16 @@ CREATE TABLE api_key (
 CREATE INDEX api_key_changed ON api_key (rev);
 CREATE INDEX api_key_by_tenant ON api_key (tenant, id) WHERE tenant IS NOT NULL;
 
+-- Secrets of handlers: sealed, so that nothing here can be read without the key file.
+CREATE TABLE secret (
+    tenant     TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    sealed     BLOB NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
 -- A job as callers see it.
 CREATE VIEW job_now AS
 SELECT j.id,

@@ -36,6 +36,7 @@
 //! | `Reads` | read jobs, logs, results, counts |
 //! | `Handlers` | handlers and settings of types |
 //! | `Keys` | API keys |
+//! | `Secrets` | sealed secrets of handlers |
 //! | `SqlStore` | optional: SQL queries |
 
 mod change;
@@ -47,6 +48,7 @@ mod handler;
 mod insert;
 mod key;
 mod read;
+mod secret;
 mod settle;
 pub mod sql;
 mod waiting;
@@ -65,6 +67,7 @@ pub use insert::{
 };
 pub use key::{KeyReplacement, KeyRevision, KeyRotate, Keys};
 pub use read::{AttemptLog, List, Page, Reads, TypeStats, TypedJob};
+pub use secret::Secrets;
 pub use settle::{SettleAnswer, Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
 pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType, Waits};
@@ -72,15 +75,15 @@ pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, Wa
 /// All traits, for callers that use a store by its concrete type instead of as `dyn Store`.
 pub mod prelude {
     pub use super::{
-        Changes, Claims, Daemons, Decides, Handlers, Inserts, Keys, Reads, Settles, SqlStore,
-        Store, Waits,
+        Changes, Claims, Daemons, Decides, Handlers, Inserts, Keys, Reads, Secrets, Settles,
+        SqlStore, Store, Waits,
     };
 }
 
 /// The whole contract. A caller holds a `dyn Store`; a store implements the traits by area.
 #[async_trait]
 pub trait Store:
-    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys
+    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys + Secrets
 where
     Self: 'static,
 {

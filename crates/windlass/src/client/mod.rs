@@ -11,6 +11,7 @@ mod key;
 mod load;
 mod log;
 mod run;
+mod secret;
 mod status;
 mod types;
 pub(crate) mod when;
@@ -46,6 +47,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         Action::Jobs(command) => jobs::run(&daemon, show, command).await,
         Action::Types(command) => types::run(&daemon, show, command).await,
         Action::Key(command) => key::run(&daemon, show, command).await,
+        Action::Secret(command) => secret::run(&daemon, show, command).await,
         Action::Status => status::run(&daemon, show).await,
         Action::Serve(_)
         | Action::Backup(_)
