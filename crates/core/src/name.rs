@@ -19,8 +19,8 @@ impl Invalid {
     }
 }
 
-/// First path segments of the HTTP door, and of its routes below `/v1` without a tenant, which are not
-/// allowed as tenant names.
+/// First path segments of the HTTP door, and of its routes below `/v1` without a tenant, which are
+/// not allowed as tenant names.
 pub const TENANTS_RESERVED: [&str; 8] =
     ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui", "keys", "secrets"];
 

@@ -2,8 +2,8 @@
 //!
 //! A value is found as it is, also across the borders of what is read at once. Every byte that is
 //! part of any value is hidden, and each run of such bytes becomes one `***`: of two values that
-//! overlap nothing is left. Values below `SECRET_MASKED_BYTES_MIN` would hide ordinary words, so they
-//! are not looked for.
+//! overlap nothing is left. Values below `SECRET_MASKED_BYTES_MIN` would hide ordinary words, so
+//! they are not looked for.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl Mask {
         }
     }
 
-    /// JSON with the values in its texts, names and numbers replaced; everything else stays as it is
-    /// written.
+    /// JSON with the values in its texts, names and numbers replaced; everything else stays as it
+    /// is written.
     pub(crate) fn json<'a>(&self, json: &'a str) -> Cow<'a, str> {
         if self.patterns.is_empty() {
             return json.into();
@@ -190,6 +190,7 @@ impl Search {
                         start = start.min(before);
                     }
                     self.found.push((start, end));
+                    *fits = pattern.shorter[pattern.bytes.len()];
                 }
             }
         }
@@ -275,7 +276,7 @@ mod tests {
         check(&["abab"], "ababab-abababab", "***-***");
         check(&["aaaa"], "aaa aaaa aaaaaaa", "aaa *** ***");
         check(&["abcd", "abcdabce"], "abcdabcd abcdabce", "*** ***");
-        check(&["aXbXaXbXaXc", "bXaX"], "aXbXaXbXaXbXaXc", "***");
+        check(&["aXbXaXbXaXc", "bXaX"], "aXbXaXbXaXbXaXc", "aX***");
     }
 
     #[test]

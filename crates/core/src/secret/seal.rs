@@ -76,8 +76,8 @@ impl KeyRing {
         Ok(KeyRing(vec![new_key()?]))
     }
 
-    /// From the text of a key file: a key in hexadecimal digits on each line, the newest last. Lines
-    /// that begin with `#` are for people. `None` if it is anything else.
+    /// From the text of a key file: a key in hexadecimal digits on each line, the newest last.
+    /// Lines that begin with `#` are for people. `None` if it is anything else.
     pub fn parse(text: &str) -> Option<KeyRing> {
         let lines = text.lines().map(str::trim);
         let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));

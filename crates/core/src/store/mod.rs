@@ -83,9 +83,18 @@ pub mod prelude {
 /// The whole contract. A caller holds a `dyn Store`; a store implements the traits by area.
 #[async_trait]
 pub trait Store:
-    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys + Secrets
-where
-    Self: 'static,
+    'static
+    + Daemons
+    + Inserts
+    + Waits
+    + Claims
+    + Settles
+    + Changes
+    + Decides
+    + Reads
+    + Handlers
+    + Keys
+    + Secrets
 {
     fn capabilities(&self) -> Capabilities;
 

@@ -1,5 +1,5 @@
-//! Secrets. A store has sealed values only: it never sees one in clear. Changes are durable when they
-//! return.
+//! Secrets. A store has sealed values only: it never sees one in clear. Changes are durable when
+//! they return.
 
 use async_trait::async_trait;
 
@@ -33,7 +33,7 @@ pub trait Secrets: Send + Sync {
         limit: usize,
     ) -> Result<Vec<SealedSecret>, Error>;
 
-    /// Replaces the sealed form of values that are still the same: a secret that has another version
-    /// by now, or is gone, stays as it is. Returns how many were replaced.
+    /// Replaces the sealed form of values that are still the same: a secret that has another
+    /// version by now, or is gone, stays as it is. Returns how many were replaced.
     async fn secret_reseal(&self, secrets: Vec<SealedSecret>) -> Result<u64, Error>;
 }

@@ -1,9 +1,9 @@
-//! Secrets: sealed here before they reach the store, and opened here for the handlers that name them
-//! (`open`). `rekey` seals all of them anew.
+//! Secrets: sealed here before they reach the store, and opened here for the handlers that name
+//! them (`open`). `rekey` seals all of them anew.
 //!
-//! Keys and store are two places, so they are changed in an order in which each sealed value has its
-//! key: nothing is sealed while keys are being dropped (`KeyLock`), and the first key is made only if
-//! there is no secret that another key has sealed.
+//! Keys and store are two places, so they are changed in an order in which each sealed value has
+//! its key: nothing is sealed while keys are being dropped (`KeyLock`), and the first key is made
+//! only if there is no secret that another key has sealed.
 
 mod open;
 mod rekey;
@@ -98,8 +98,8 @@ async fn make_first_key(shared: &Shared) -> Result<(), Error> {
     }
     let sealed = shared.store.secret_all(None, 1).await.map_err(store_error)?;
     if !sealed.is_empty() {
-        let why = "the key file is missing, and there are secrets that are encrypted with its keys: \
-                   put it back, or remove all secrets";
+        let why = "the key file is missing, and there are secrets that are encrypted with its \
+                   keys: put it back, or remove all secrets";
         return Err(Error::Unavailable(why.into()));
     }
     on_keys(shared, |keys| keys.make()).await?.map_err(no_keys)

@@ -142,7 +142,8 @@ impl Contexts {
                     self.turn(&handler, ready, &mut waiting, &pieces, caller).await;
                 }
                 Err((Unready::Exhausted(reason), _)) => {
-                    tracing::warn!(%reason, r#type = %handler.handler.key, "a context was not started");
+                    let key = &handler.handler.key;
+                    tracing::warn!(%reason, r#type = %key, "a context was not started");
                     tries += 1;
                     tokio::time::sleep(START_PAUSE).await;
                 }

@@ -73,7 +73,10 @@ mod tests {
     }
 
     fn absent() -> Value {
-        json!({ "timeout": null, "batch": null, "contexts": null, "env": {}, "secrets": [], "retry": null })
+        json!({
+            "timeout": null, "batch": null, "contexts": null, "env": {}, "secrets": [],
+            "retry": null,
+        })
     }
 
     #[test]

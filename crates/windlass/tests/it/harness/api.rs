@@ -207,9 +207,8 @@ impl Tenant {
     pub(crate) fn secret(&self, name: &str, value: &str) -> String {
         let path = self.path(&format!("secrets/{name}"));
         let headers = [("Content-Type", "text/plain")];
-        text(
-            &self.client.call("PUT", &path, &headers, value.as_bytes()).expect(200).json()["version"],
-        )
+        let set = self.client.call("PUT", &path, &headers, value.as_bytes()).expect(200);
+        text(&set.json()["version"])
     }
 
     /// Sets a shell script as the handler.

@@ -126,7 +126,7 @@ fn a_key_file_that_is_wrong_is_named_and_not_used() {
 #[test]
 fn another_place_for_the_key_file_can_be_chosen_and_handlers_do_not_see_it() {
     let config = one_attempt();
-    let elsewhere = config.home.path("elsewhere.key");
+    let elsewhere = config.home.dir().join("elsewhere.key");
     let config = config.set("secrets.key_file", &format!("{elsewhere:?}"));
     let daemon = Daemon::start(config);
     assert!(elsewhere.exists() && !key_file(daemon.home()).exists());

@@ -83,14 +83,18 @@ in_every_language! {
     }
 
     fn a_script_before_the_first_job_has_the_secret_and_its_failure_does_not_show_it(t) {
-        node: json!({"before": "if (process.env.DOOR !== 'open!') throw new Error(process.env.DOOR)",
+        node: json!({"before": "
+                         if (process.env.DOOR !== 'open!') throw new Error(process.env.DOOR)",
                      "body": "console.log([...process.env.DOOR].join(' '))"}),
         python: json!({"before": "
                            import os
                            if os.environ['DOOR'] != 'open!':
                                raise ValueError(os.environ['DOOR'])",
-                       "body": "print(' '.join(os.environ['DOOR']))"}),
-        php: json!({"before": "if (getenv('DOOR') !== 'open!') throw new Exception(getenv('DOOR'));",
+                       "body": "
+                           import os
+                           print(' '.join(os.environ['DOOR']))"}),
+        php: json!({"before": "
+                        if (getenv('DOOR') !== 'open!') throw new Exception(getenv('DOOR'));",
                     "body": "echo implode(' ', str_split(getenv('DOOR'))), PHP_EOL;"}),
     } {
         let stage = t.stage();
