@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use crate::id::JobId;
 use crate::limit::{
-    BATCH, CONCURRENCY, CONTEXT_JOBS, CONTEXTS, CPU, FILE_SIZE, HANDLER_BYTES_MAX, IDLE, MEMORY,
-    PROCESSES, RATE, RETENTION, SCRATCH, TIMEOUT, WEIGHT,
+    BATCH, CONCURRENCY, CONTEXT_JOBS, CONTEXTS, CPU, FILE_SIZE, HANDLER_BYTES_MAX,
+    HANDLER_SECRETS_MAX, IDLE, MEMORY, PROCESSES, RATE, RETENTION, SCRATCH, TIMEOUT, WEIGHT,
 };
 use crate::name::{Invalid, TypeKey};
 use crate::network::Network;
 use crate::retry::RetryPolicy;
+use crate::secret::SecretName;
 use crate::time::Timestamp;
 
 /// Names one version of one handler; made by the same generator as job ids.
@@ -82,6 +83,8 @@ pub struct HandlerOptions {
     pub context_jobs: Option<u32>,
     pub idle: Option<Duration>,
     pub env: BTreeMap<String, String>,
+    /// Secrets of the tenant that become environment variables.
+    pub secrets: Vec<SecretName>,
     pub retry: Option<RetryPolicy>,
     pub limits: Limits,
     /// What it may connect to; `Public` when absent.
@@ -138,8 +141,25 @@ impl HandlerOptions {
             let reason = format!("'{name}' is empty, has '=' or begins with WINDLASS_");
             return Err(Invalid::new("options.env", reason));
         }
+        self.check_secrets()?;
         self.network.as_ref().map_or(Ok(()), Network::check)?;
         self.limits.check()
+    }
+
+    fn check_secrets(&self) -> Result<(), Invalid> {
+        let invalid = |reason: String| Err(Invalid::new("options.secrets", reason));
+        if self.secrets.len() > HANDLER_SECRETS_MAX {
+            return invalid(format!("a handler has at most {HANDLER_SECRETS_MAX} secrets"));
+        }
+        for (at, name) in self.secrets.iter().enumerate() {
+            if self.secrets[..at].contains(name) {
+                return invalid(format!("{name} is named twice"));
+            }
+            if self.env.contains_key(name.as_str()) {
+                return invalid(format!("{name} is set in options.env, too"));
+            }
+        }
+        Ok(())
     }
 
     /// The options with every number clamped to its range, for values from a store.
@@ -228,5 +248,26 @@ impl TypeSettings {
             retry: self.retry.map(RetryPolicy::clamped),
             retention: self.retention.map(|retention| RETENTION.clamp(retention)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_bounded_and_each_has_a_variable_of_its_own() {
+        let name = |number: usize| SecretName::new(&format!("S{number}")).unwrap();
+        let with = |count| HandlerOptions {
+            secrets: (0..count).map(name).collect(),
+            ..HandlerOptions::default()
+        };
+        assert_eq!(with(HANDLER_SECRETS_MAX).check(), Ok(()));
+        let field = |options: HandlerOptions| options.check().unwrap_err().field;
+        assert_eq!(field(with(HANDLER_SECRETS_MAX + 1)), "options.secrets");
+        let twice = HandlerOptions { secrets: vec![name(1), name(1)], ..with(0) };
+        assert_eq!(field(twice), "options.secrets");
+        let env = [("S0".to_owned(), "x".to_owned())].into();
+        assert_eq!(field(HandlerOptions { env, ..with(1) }), "options.secrets");
     }
 }

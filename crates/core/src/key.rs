@@ -49,6 +49,8 @@ pub enum Right {
     Work,
     /// Change jobs, types and handlers.
     Manage,
+    /// Set, list and remove secrets.
+    Secrets,
     /// Make, list and revoke keys.
     Keys,
     /// Read the audit.
@@ -92,7 +94,9 @@ impl Role {
             Right::ReadJob => matches!(self, Producer | Worker | Viewer | Manager | Admin),
             Right::Read => matches!(self, Viewer | Manager | Admin),
             Right::Work => matches!(self, Worker | Manager | Admin),
-            Right::Manage | Right::Keys | Right::Audit => matches!(self, Manager | Admin),
+            Right::Manage | Right::Secrets | Right::Keys | Right::Audit => {
+                matches!(self, Manager | Admin)
+            }
             Right::Operate => self == Admin,
             Right::Metrics => matches!(self, Metrics | Admin),
         }
@@ -104,7 +108,7 @@ impl Right {
     /// and reports are its ordinary traffic.
     pub fn is_audited(self) -> bool {
         match self {
-            Right::Manage | Right::Keys | Right::Audit | Right::Operate => true,
+            Right::Manage | Right::Secrets | Right::Keys | Right::Audit | Right::Operate => true,
             Right::Open | Right::AnyKey | Right::Add | Right::ReadJob => false,
             Right::Read | Right::Work | Right::Metrics => false,
         }
@@ -170,18 +174,7 @@ pub struct KeyText {
 impl KeyText {
     /// 256 random bits of the operating system, and an id.
     pub fn random() -> io::Result<KeyText> {
-        let mut bytes = [0; ID_BYTES + SECRET_BYTES];
-        let mut filled = 0;
-        // Ends, because each turn fills at least one byte. Requests this small come whole.
-        while filled < bytes.len() {
-            let flags = rustix::rand::GetRandomFlags::empty();
-            filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
-        }
-        let (id, secret) = bytes.split_at(ID_BYTES);
-        let (mut of_id, mut of_secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
-        of_id.copy_from_slice(id);
-        of_secret.copy_from_slice(secret);
-        Ok(KeyText { id: KeyId(of_id), secret: of_secret })
+        Ok(KeyText { id: KeyId(random()?), secret: random()? })
     }
 
     /// `None` if it does not look like a key.
@@ -308,7 +301,19 @@ impl Key {
     }
 }
 
-fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+/// Random bytes of the operating system.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    // Ends, because each turn fills at least one byte. Requests this small come whole.
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     if digits.len() != 2 * N {
         return None;
@@ -329,7 +334,7 @@ fn digit(digit: u8) -> Option<u8> {
     }
 }
 
-fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+pub(crate) fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
@@ -406,7 +411,7 @@ mod tests {
     #[test]
     fn an_admin_may_everything_and_a_stranger_nothing() {
         let rights = [Right::Add, Right::ReadJob, Right::Read, Right::Work, Right::Manage];
-        let more = [Right::Keys, Right::Audit, Right::Operate, Right::Metrics];
+        let more = [Right::Secrets, Right::Keys, Right::Audit, Right::Operate, Right::Metrics];
         for right in rights.into_iter().chain(more) {
             assert!(Role::Admin.may(right), "{right:?}");
         }

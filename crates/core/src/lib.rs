@@ -23,6 +23,7 @@
 //! | `family` | parents and children: who waits for whom |
 //! | `key` | API keys, roles and rights |
 //! | `audit` | who changed what, and who was refused |
+//! | `secret` | secrets of handlers, and how they are encrypted for a store |
 //! | `file_name` | files in messages, without their directories |
 //! | `glob` | the patterns with which workers name types |
 //! | `store`, `runner`, `launch` | the interfaces |
@@ -62,6 +63,7 @@ pub mod record;
 pub mod repeat;
 pub mod retry;
 pub mod runner;
+pub mod secret;
 pub mod size;
 pub mod state;
 pub mod store;

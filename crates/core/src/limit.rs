@@ -82,6 +82,18 @@ pub const KEY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const AUDIT_TEXT_BYTES_MAX: usize = 200;
 /// Entries of the audit that a store looks at for one page.
 pub const AUDIT_LOOK_MAX: usize = 10_000;
+/// Secrets of one tenant.
+pub const SECRETS_MAX: usize = 200;
+/// Longest name of a secret, in bytes.
+pub const SECRET_NAME_BYTES_MAX: usize = 100;
+/// Longest value of a secret, in bytes.
+pub const SECRET_BYTES_MAX: usize = 64 * 1024;
+/// Shortest value of a secret that is replaced in logs and results, in bytes.
+pub const SECRET_MASKED_BYTES_MIN: usize = 4;
+/// Secrets of one handler. Together they fit into the environment of a process.
+pub const HANDLER_SECRETS_MAX: usize = 20;
+/// Keys that seal secrets in one key file.
+pub const SEAL_KEYS_MAX: usize = 16;
 /// Longest message of a progress report, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 1024;
 

@@ -19,10 +19,10 @@ impl Invalid {
     }
 }
 
-/// First path segments of the HTTP door, and of its routes for keys below `/v1`, which are not
-/// allowed as tenant names.
-pub const TENANTS_RESERVED: [&str; 7] =
-    ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui", "keys"];
+/// First path segments of the HTTP door, and of its routes below `/v1` without a tenant, which are
+/// not allowed as tenant names.
+pub const TENANTS_RESERVED: [&str; 8] =
+    ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui", "keys", "secrets"];
 
 /// Who owns jobs. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

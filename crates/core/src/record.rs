@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::handler::{HandlerOptions, Limits, TypeSettings};
 use crate::network::{Destination, Network};
 use crate::retry::RetryPolicy;
+use crate::secret::SecretName;
 
 pub fn options_to_text(options: &HandlerOptions) -> String {
     let mut map = Map::new();
@@ -23,6 +24,10 @@ pub fn options_to_text(options: &HandlerOptions) -> String {
         let env: Map<String, Value> =
             options.env.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
         map.insert("env".into(), env.into());
+    }
+    if !options.secrets.is_empty() {
+        let names: Vec<Value> = options.secrets.iter().map(|name| name.as_str().into()).collect();
+        map.insert("secrets".into(), names.into());
     }
     put_retry(&mut map, options.retry.as_ref());
     let limits = &options.limits;
@@ -51,6 +56,7 @@ pub fn options_from_text(text: &str) -> Result<HandlerOptions, String> {
         context_jobs: number(&map, "context_jobs"),
         idle: duration(&map, "idle_ms"),
         env,
+        secrets: secrets(&map)?,
         retry: retry(&map),
         limits: Limits {
             memory: map.get("memory_bytes").and_then(Value::as_u64),
@@ -149,6 +155,17 @@ fn network(map: &Map<String, Value>) -> Option<Network> {
     })
 }
 
+/// A name that this version does not accept is an error: without it, a handler would run without
+/// something that it needs.
+fn secrets(map: &Map<String, Value>) -> Result<Vec<SecretName>, String> {
+    let names = map.get("secrets").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let name = |value: &Value| {
+        let name = SecretName::new(value.as_str().unwrap_or_default());
+        name.map_err(|invalid| format!("secrets: {}", invalid.reason))
+    };
+    names.iter().map(name).collect()
+}
+
 fn number(map: &Map<String, Value>, name: &str) -> Option<u32> {
     map.get(name).and_then(Value::as_u64).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
@@ -183,6 +200,7 @@ mod tests {
             context_jobs: Some(100),
             idle: Some(Duration::from_secs(9)),
             env: [("A".to_owned(), "b=\"c\"".to_owned())].into(),
+            secrets: vec![SecretName::new("STRIPE_KEY").unwrap()],
             retry: Some(retry.clone()),
             limits: Limits {
                 memory: Some(u64::MAX),
@@ -205,6 +223,13 @@ mod tests {
         assert_eq!(settings_from_text(&settings_to_text(&settings)), Ok(settings));
         assert_eq!(settings_from_text("{}"), Ok(TypeSettings::default()));
         assert!(settings_from_text("[]").is_err());
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_named_is_not_left_out() {
+        assert!(options_from_text(r#"{"secrets":["STRIPE_KEY","PATH"]}"#).is_err());
+        assert!(options_from_text(r#"{"secrets":[7]}"#).is_err());
+        assert_eq!(options_from_text("{}").unwrap().secrets, []);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::job::{AttemptId, Job, Payload};
 use crate::log::{Live, Log};
 use crate::name::{Invalid, TypeKey, TypeName};
 use crate::outcome::{Json, Status};
+use crate::secret::OpenSecrets;
 
 #[async_trait]
 pub trait Runner: Send + Sync + 'static {
@@ -27,8 +28,8 @@ pub trait Runner: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The handler is being set: a hint to prepare for its first job.
-    fn prepare(&self, _handler: Arc<Handler>) {}
+    /// The handler is being set: a hint to prepare for its first job, with these secrets.
+    fn prepare(&self, _handler: Arc<Handler>, _secrets: Arc<OpenSecrets>) {}
 
     /// The handler of this type was deleted: nothing needs to be kept ready for it.
     fn forget(&self, _key: &TypeKey) {}
@@ -67,6 +68,8 @@ pub trait Runner: Send + Sync + 'static {
 pub struct Batch {
     pub handler: Arc<Handler>,
     pub jobs: Vec<Assignment>,
+    /// What the handler gets in its environment; replaced in everything that it says.
+    pub secrets: Arc<OpenSecrets>,
     /// Where the pieces of large payloads come from.
     pub pieces: Arc<dyn Pieces>,
 }

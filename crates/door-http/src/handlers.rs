@@ -6,9 +6,9 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use windlass_core::HandlerId;
 use windlass_core::audit::Subject;
 use windlass_core::key::Right;
+use windlass_core::{HandlerSpec, TypeKey};
 
 use crate::answer::{self, Done};
 use crate::door::Door;
@@ -49,12 +49,26 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HandlerSet {
     id: String,
+    /// What its jobs will fail for until it is mended; absent if there is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
-pub(crate) fn set_answer(id: HandlerId) -> Response {
+/// Sets a handler. Secrets that it names may be set later.
+pub(crate) async fn set(
+    door: &Door,
+    key: &TypeKey,
+    spec: HandlerSpec,
+) -> Result<Response, Failure> {
+    let secrets = spec.options.secrets.clone();
+    let id = door.engine.handler_set(key, spec).await?;
+    // The handler is set, whether or not this can be answered.
+    let missing = door.engine.secret_missing(&key.tenant, &secrets).await.unwrap_or_default();
+    let warning = |name| format!("there is no secret {name} yet: jobs fail until it is set");
+    let warnings = missing.iter().map(warning).collect();
     let id = id.to_string();
     let subject = Subject { id: Some(id.clone()), ..Subject::default() };
-    record::about(answer::json(StatusCode::OK, &HandlerSet { id }), subject)
+    Ok(record::about(answer::json(StatusCode::OK, &HandlerSet { id, warnings }), subject))
 }
 
 async fn list(
@@ -75,7 +89,7 @@ async fn put(
 ) -> Result<Response, Failure> {
     let whole = json::read(request, &door, HANDLER_BODY_BYTES_MAX).await?;
     let spec = json::parse::<WireSpec>(&whole.bytes)?.into_spec()?;
-    Ok(set_answer(door.engine.handler_set(&key, spec).await?))
+    set(&door, &key, spec).await
 }
 
 async fn get(

@@ -47,6 +47,7 @@ mod query;
 mod record;
 mod room;
 mod route;
+mod secrets;
 mod seed;
 mod server;
 mod site;

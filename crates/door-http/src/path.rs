@@ -1,9 +1,9 @@
 //! The names and ids in a path. Segments are counted from 0 and decoded one by one, so that an
 //! encoded slash stays part of its name.
 //!
-//! | paths | tenant | type or id |
+//! | paths | tenant | type, id or name |
 //! |---|---|---|
-//! | `/v1/{tenant}/…/{type or id}/…` | 1 | 3 |
+//! | `/v1/{tenant}/…/{type, id or name}/…` | 1 | 3 |
 //! | `/v1/keys/{id}/…` | – | 2 |
 //! | `/{client}/job/{type}/add` | 0 | 2 |
 //! | `/{client}/handler/…/{type}/…` | 0 | 3 |
@@ -14,6 +14,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
+use windlass_core::secret::SecretName;
 use windlass_core::{JobId, KeyId, Tenant, TypeKey, TypeName};
 
 use crate::error::Failure;
@@ -28,6 +29,12 @@ pub(crate) struct TypePath(pub(crate) TypeKey);
 pub(crate) struct JobPath {
     pub(crate) tenant: Tenant,
     pub(crate) id: JobId,
+}
+
+/// The secret of a `/v1` path.
+pub(crate) struct SecretPath {
+    pub(crate) tenant: Tenant,
+    pub(crate) name: SecretName,
 }
 
 /// The key of a path below `/v1/keys`.
@@ -53,6 +60,7 @@ read_from_path! {
     TenantPath => |path| Ok(TenantPath(tenant(path, 1)?)),
     TypePath => |path| Ok(TypePath(type_key(path, 1, 3)?)),
     JobPath => |path| Ok(JobPath { tenant: tenant(path, 1)?, id: job_id(path, 3)? }),
+    SecretPath => |path| Ok(SecretPath { tenant: tenant(path, 1)?, name: secret(path, 3)? }),
     KeyPath => |path| Ok(KeyPath(key_id(path, 2)?)),
     SeedJobPath => |path| Ok(SeedJobPath(type_key(path, 0, 2)?)),
     SeedHandlerPath => |path| Ok(SeedHandlerPath(type_key(path, 0, 3)?)),
@@ -71,6 +79,10 @@ pub(crate) fn job_id(path: &str, index: usize) -> Result<JobId, Failure> {
     let text = segment(path, index, "id")?;
     text.parse()
         .map_err(|error| Failure::invalid("id", format!("'{text}' is not a valid job ID: {error}")))
+}
+
+fn secret(path: &str, index: usize) -> Result<SecretName, Failure> {
+    Ok(SecretName::new(&segment(path, index, "name")?)?)
 }
 
 fn key_id(path: &str, index: usize) -> Result<KeyId, Failure> {

@@ -54,6 +54,7 @@ pub(crate) fn all() -> Vec<Route> {
         crate::handlers::routes(),
         crate::types::routes(),
         crate::pull::routes(),
+        crate::secrets::routes(),
         crate::keys::routes(),
         crate::audit::routes(),
         crate::operate::routes(),
@@ -200,6 +201,15 @@ impl Route {
             let content = ContentBuilder::new().schema(Some(text_schema())).build();
             body = body.content(*content_type, content);
         }
+        self.operation = self.operation.request_body(Some(body.build()));
+        self
+    }
+
+    /// The body is text of this content type.
+    pub(crate) fn takes_text(mut self, content_type: &str) -> Route {
+        let content = ContentBuilder::new().schema(Some(text_schema())).build();
+        let body = RequestBodyBuilder::new().required(Some(Required::True));
+        let body = body.content(content_type, content);
         self.operation = self.operation.request_body(Some(body.build()));
         self
     }

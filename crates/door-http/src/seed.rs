@@ -11,7 +11,7 @@ use crate::answer::{self, Done};
 use crate::body::{self, Kind, Reader};
 use crate::door::Door;
 use crate::error::Failure;
-use crate::handlers::{HANDLER_BODY_BYTES_MAX, HandlerSet, set_answer};
+use crate::handlers::{HANDLER_BODY_BYTES_MAX, HandlerSet, set};
 use crate::json::{self, NoBody};
 use crate::path::{SeedHandlerPath, SeedJobPath};
 use crate::query::{NoQuery, Parameter, Query};
@@ -91,7 +91,7 @@ async fn handler_add(
             return Err(Failure::invalid("method", message));
         }
     };
-    Ok(set_answer(door.engine.handler_set(&key, spec).await?))
+    set(&door, &key, spec).await
 }
 
 async fn handler_delete(

@@ -12,6 +12,7 @@ use windlass_core::{
 
 use crate::error::Failure;
 use crate::network::WireNetwork;
+use crate::secrets::WireSecretName;
 use crate::size::WireSize;
 use crate::time::{WireDuration, WireTime};
 
@@ -71,6 +72,8 @@ pub(crate) struct WireOptions {
     /// How long an idle context is kept.
     idle: Option<WireDuration>,
     env: BTreeMap<String, String>,
+    /// Names of secrets that become environment variables, at most 20.
+    secrets: Vec<WireSecretName>,
     retry: Option<WireRetry>,
     /// Memory limit of each process, 4MB or more.
     memory: Option<WireSize>,
@@ -166,6 +169,7 @@ impl WireOptions {
             context_jobs: self.context_jobs,
             idle: self.idle.map(|idle| idle.0),
             env: self.env,
+            secrets: self.secrets.into_iter().map(|name| name.0).collect(),
             retry: self.retry.map(WireRetry::into_policy),
             limits: Limits {
                 memory: self.memory.map(|size| size.0),
@@ -187,6 +191,7 @@ fn from_options(options: &HandlerOptions) -> WireOptions {
         context_jobs: options.context_jobs,
         idle: options.idle.map(WireDuration),
         env: options.env.clone(),
+        secrets: options.secrets.iter().cloned().map(WireSecretName).collect(),
         retry: options.retry.as_ref().map(from_policy),
         memory: options.limits.memory.map(WireSize),
         cpu: options.limits.cpu.map(WireDuration),
@@ -254,7 +259,7 @@ mod tests {
 
     const FULL: &str = r#"{"lang":"node","body":"return 1","before":"b","beforeEach":"e",
         "afterEach":"a","eid":"x","options":{"timeout":"90s","batch":5,"contexts":2,
-        "context_jobs":100,"idle":"1m","env":{"A":"b"},"retry":{"attempts":3},
+        "context_jobs":100,"idle":"1m","env":{"A":"b"},"secrets":["DOOR"],"retry":{"attempts":3},
         "memory":"512MB","cpu":"30s","processes":20,"file_size":"1GB","scratch":"64MB",
         "network":["10.1.2.0/24:5432","db.internal"]}}"#;
 
@@ -307,6 +312,12 @@ mod tests {
             (r#"{"lang":"sh","body":"x","options":{"context_jobs":0}}"#, "options.context_jobs"),
             (r#"{"lang":"sh","body":"x","options":{"nice":1}}"#, "options.nice"),
             (r#"{"lang":"sh","body":"x","options":{"env":{"A":1}}}"#, "options.env.A"),
+            (r#"{"lang":"sh","body":"x","options":{"secrets":["a"]}}"#, "options.secrets[0]"),
+            (
+                r#"{"lang":"sh","body":"x","options":{"secrets":["A","PATH"]}}"#,
+                "options.secrets[1]",
+            ),
+            (r#"{"lang":"sh","body":"x","options":{"secrets":["A","A"]}}"#, "options.secrets"),
             (
                 r#"{"lang":"sh","body":"x","options":{"retry":{"factor":0.5}}}"#,
                 "options.retry.factor",

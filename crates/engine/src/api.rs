@@ -9,9 +9,10 @@ use windlass_core::job::Job;
 use windlass_core::key::{KeyId, Role};
 use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
+use windlass_core::secret::{SealKeyId, SecretInfo, SecretName, Unsealed};
 pub use windlass_core::store::IdempotencyKey;
 use windlass_core::store::LeaseRef;
-use windlass_core::{JobId, Sysid, Tenant, Timestamp};
+use windlass_core::{JobId, Sysid, Tenant, Timestamp, TypeName};
 pub use windlass_journal::AddPayload;
 
 /// One job of an add.
@@ -55,6 +56,39 @@ pub struct Refusal {
     pub act: Act,
     pub status: u16,
     pub reason: Reason,
+}
+
+/// A secret, and the types whose handlers name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretUse {
+    pub info: SecretInfo,
+    pub handlers: Vec<TypeName>,
+}
+
+/// The keys of secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecretStatus {
+    /// The one that is in force.
+    pub key: SealKeyId,
+    /// More than one if a rekey was interrupted.
+    pub keys: usize,
+}
+
+/// What a rekey did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rekeyed {
+    /// The new key.
+    pub key: SealKeyId,
+    pub resealed: u64,
+    pub unreadable: Vec<UnreadableSecret>,
+}
+
+/// A secret that cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableSecret {
+    pub tenant: Tenant,
+    pub name: SecretName,
+    pub why: Unsealed,
 }
 
 /// The log of a running attempt.

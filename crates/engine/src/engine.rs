@@ -7,6 +7,7 @@ use std::time::Duration;
 use windlass_core::audit::Act;
 use windlass_core::edit::{Decide, Decided, FullJob, Take, TakeAnswer, Target};
 use windlass_core::key::NewKey;
+use windlass_core::secret::{SecretInfo, SecretName, SecretValue};
 use windlass_core::store::sql::SqlAnswer;
 use windlass_core::store::{
     AttemptLog, AuditList, AuditPage, Claimed, KeyRotate, LeaseRef, List, Page, TypeStats,
@@ -20,7 +21,7 @@ use windlass_journal::SpoolWriter;
 use crate::accept;
 use crate::api::{
     AddJob, Added, Caller, DaemonStatus, Ended, IdempotencyKey, JobView, KeyRefusal, LiveLog,
-    PullClaim, PullFinish, Readiness, Refusal,
+    PullClaim, PullFinish, Readiness, Refusal, Rekeyed, SecretStatus, SecretUse,
 };
 use crate::ask::change;
 use crate::ask::decide;
@@ -36,6 +37,7 @@ use crate::house::keep;
 use crate::key;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
+use crate::secret;
 use crate::settle::worker;
 use crate::shared::Shared;
 use crate::start::{self, Running};
@@ -426,6 +428,47 @@ impl Engine {
 
     pub async fn audit_list(&self, list: AuditList) -> Result<AuditPage, Error> {
         self.shared().store.audit_list(list).await.map_err(store_error)
+    }
+
+    // ---- secrets -------------------------------------------------------------------------------
+
+    /// In force with the next batch of every handler that names it.
+    pub async fn secret_set(
+        &self,
+        tenant: &Tenant,
+        name: SecretName,
+        value: SecretValue,
+    ) -> Result<SecretInfo, Error> {
+        let tenant = tenant.clone();
+        self.to_its_end(0, move |shared| secret::set(shared, tenant, name, value)).await
+    }
+
+    pub async fn secret_list(&self, tenant: &Tenant) -> Result<Vec<SecretUse>, Error> {
+        secret::list(self.shared(), tenant).await
+    }
+
+    /// Which of these secrets there are not.
+    pub async fn secret_missing(
+        &self,
+        tenant: &Tenant,
+        names: &[SecretName],
+    ) -> Result<Vec<SecretName>, Error> {
+        secret::missing(self.shared(), tenant, names).await
+    }
+
+    pub async fn secret_delete(&self, tenant: &Tenant, name: SecretName) -> Result<(), Error> {
+        let tenant = tenant.clone();
+        self.to_its_end(0, move |shared| secret::delete(shared, tenant, name)).await
+    }
+
+    /// Seals the secrets of all tenants under a new key.
+    pub async fn secret_rekey(&self) -> Result<Rekeyed, Error> {
+        self.to_its_end(0, secret::rekey).await
+    }
+
+    /// Makes the first key of secrets, if there is none.
+    pub async fn secret_prepare(&self) -> Result<SecretStatus, Error> {
+        secret::prepare(self.shared()).await
     }
 
     // ---- operating -----------------------------------------------------------------------------

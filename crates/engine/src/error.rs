@@ -8,7 +8,7 @@ use windlass_core::{Invalid, store};
 pub enum Error {
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// What does not exist: `job`, `handler` or `key`.
+    /// What does not exist: `job`, `handler`, `key` or `secret`.
     #[error("there is no such {0}")]
     NotFound(&'static str),
     #[error("{0}")]

@@ -18,6 +18,7 @@
 //! | `ask` | everything else that doors read or change |
 //! | `key` | API keys: a copy in memory, against which requests are checked |
 //! | `audit` | who changed what, and who was refused |
+//! | `secret` | secrets of handlers: sealed for the store, opened for a batch |
 //! | `follow_up` | what follows a change of the store: log lines, metrics, announcements |
 //! | `detach` | work that continues if its caller disconnects |
 //! | `ready` | announces jobs that may run: to the scheduler, the dispatcher, waiting workers |
@@ -49,6 +50,7 @@ pub mod metrics;
 pub mod options;
 mod ready;
 mod schedule;
+mod secret;
 mod settle;
 mod shared;
 mod start;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use windlass_core::secret::SealKeys;
 use windlass_core::{Clock, Maxima, RetryPolicy, Runner, Store, Sysid, Tenant};
 use windlass_journal::Disk;
 
@@ -14,6 +15,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// What the data directory is on.
     pub disk: Arc<dyn Disk>,
+    /// The keys of secrets.
+    pub seal_keys: Arc<dyn SealKeys>,
 }
 
 /// How picks are distributed.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::mpsc;
 
+use windlass_core::secret::SealKeys;
 use windlass_core::store::SysidGrant;
 use windlass_core::sync::lock;
 use windlass_core::{JobId, Runner, Store, Timestamp};
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub idempotencies: Idempotencies,
     pub keys: KeyTable,
     pub audit: AuditLog,
+    /// The keys of secrets, outside of the store.
+    pub seal_keys: Arc<dyn SealKeys>,
     /// For adds with a key, which do not wait long for the store.
     pub keyed_room: Room,
     /// For other changes, which last as long as the store takes.
@@ -104,6 +107,7 @@ impl Shared {
             idempotencies: Idempotencies::default(),
             keys: KeyTable::default(),
             audit: AuditLog::new(grant.boot),
+            seal_keys: parts.seal_keys,
             keyed_room: Room::default(),
             change_room: Room::default(),
             look_room: Room::default(),

@@ -34,6 +34,8 @@ mod keyed;
 mod nth;
 #[path = "engine/result.rs"]
 mod result;
+#[path = "engine/secret.rs"]
+mod secret;
 #[path = "engine/service.rs"]
 mod service;
 #[path = "engine/settle.rs"]

@@ -54,6 +54,11 @@ fn check_env(spec: &HandlerSpec) -> Result<(), Invalid> {
     if spec.lang == Lang::Http && !spec.options.env.is_empty() {
         return Err(Invalid::new("options.env", "an http handler has no environment"));
     }
+    if spec.lang == Lang::Http && !spec.options.secrets.is_empty() {
+        let reason = "an http handler has no process, so it cannot get secrets: keep them where \
+                      its URL leads";
+        return Err(Invalid::new("options.secrets", reason));
+    }
     if spec.lang == Lang::Http && spec.options.limits != Limits::default() {
         let reason = "an http handler has no process, so memory, cpu, processes, file_size \
                       and scratch have no effect";

@@ -325,7 +325,8 @@ impl Trial {
         let (timeout, live) = (TRIAL_MAX, Arc::default());
         let jobs = vec![Assignment { id: attempt, job: Arc::new(job), payload, timeout, live }];
         let reported = Arc::new(Reported::default());
-        let batch = Batch { handler, jobs, pieces: Arc::new(NoPieces) };
+        let (secrets, pieces) = (Arc::default(), Arc::new(NoPieces));
+        let batch = Batch { handler, jobs, secrets, pieces };
         self.runner.run(batch, reported.clone()).await;
         let report = lock(&reported.0).take();
         // A returned job was not started.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
+use windlass_core::secret::OpenSecrets;
 use windlass_core::{Handler, Invalid, Job, Lang};
 
 use crate::Ground;
@@ -24,6 +25,7 @@ pub(crate) struct Launch {
     pub(crate) ground: Arc<Ground>,
     pub(crate) handler: Arc<Handler>,
     pub(crate) job: Arc<Job>,
+    pub(crate) secrets: Arc<OpenSecrets>,
     /// What it may connect to, as text.
     pub(crate) network: String,
 }
@@ -79,6 +81,7 @@ impl Launch {
     /// Later entries replace earlier ones: a handler cannot set those of its job.
     fn environment(&self, places: &Places) -> Vec<(OsString, OsString)> {
         let mut env = Environment::new(&self.ground.path, places, &self.handler.spec.options.env);
+        env.add_secrets(&self.secrets);
         env.set("WINDLASS_JOB_ID", self.job.id.to_string());
         env.set("WINDLASS_TENANT", self.job.key.tenant.as_str());
         env.set("WINDLASS_TYPE", self.job.key.name.as_str());
@@ -104,6 +107,12 @@ impl Environment {
             env.set(name, value);
         }
         env
+    }
+
+    pub(crate) fn add_secrets(&mut self, secrets: &OpenSecrets) {
+        for secret in secrets.iter() {
+            self.set(secret.name.as_str(), secret.value.reveal());
+        }
     }
 
     /// Replaces an earlier value.

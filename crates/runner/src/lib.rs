@@ -18,6 +18,7 @@
 //! | `kill` | killing processes with their descendants, and all that carry a mark |
 //! | `proc` | reading `/proc` |
 //! | `output`, `tail` | the output of a handler: its log and the jobs it emits |
+//! | `mask` | hides the values of secrets in what a handler says |
 //! | `payload` | the payload as a handler receives it, piece by piece |
 //! | `scratch`, `remove` | the private directories of attempts, and how they are removed |
 //! | `http`, `http_batch` | requests for one job, and for many at once |
@@ -40,6 +41,7 @@ mod http_client;
 mod isolate;
 mod kill;
 mod launch;
+mod mask;
 pub mod network;
 mod os;
 mod output;
@@ -57,6 +59,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use windlass_core::runner::{Batch, Reports, Runner, Stop};
+use windlass_core::secret::OpenSecrets;
 use windlass_core::{AttemptId, Clock, Handler, HandlerId, HandlerSpec, Invalid, Lang, TypeKey};
 
 pub use crate::command::CommandLauncher;
@@ -179,9 +182,9 @@ impl Runner for LocalRunner {
         }
     }
 
-    fn prepare(&self, handler: Arc<Handler>) {
+    fn prepare(&self, handler: Arc<Handler>, secrets: Arc<OpenSecrets>) {
         if Language::of(handler.spec.lang).is_some() {
-            self.contexts.prepare(handler);
+            self.contexts.prepare(handler, secrets);
         }
     }
 

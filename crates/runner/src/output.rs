@@ -14,6 +14,7 @@ use windlass_core::log::{self, Live, Log};
 use windlass_core::runner::Emitted;
 use windlass_core::{AddOptions, TypeName};
 
+use crate::mask::{Mask, Masker};
 use crate::tail::Tail;
 
 /// Total size of the payloads that one attempt may emit.
@@ -43,6 +44,9 @@ impl From<Stream> for log::Stream {
 
 /// Collects the output of one attempt, in the order in which it was read.
 pub(crate) struct Output {
+    /// What is written passes these first, so that the value of a secret is found even if it is cut
+    /// into lines.
+    maskers: [Masker; 2],
     lines: [LineBuffer; 2],
     sorted: SortedLines,
 }
@@ -57,7 +61,13 @@ impl Output {
     pub(crate) fn live(log_bytes_max: usize, live: Arc<Live>) -> Output {
         let tail = Tail::new(log_bytes_max, live);
         let sorted = SortedLines { tail, emitted: Vec::new(), emitted_bytes: 0 };
-        Output { lines: Default::default(), sorted }
+        Output { maskers: maskers(&Arc::default()), lines: Default::default(), sorted }
+    }
+
+    /// Hides the values of secrets.
+    pub(crate) fn masked(mut self, mask: &Arc<Mask>) -> Output {
+        self.maskers = maskers(mask);
+        self
     }
 
     /// Makes the log visible in `live` from now on.
@@ -67,15 +77,18 @@ impl Output {
     }
 
     pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) {
-        let sorted = &mut self.sorted;
-        self.lines[stream as usize].push(bytes, |line, cut| sorted.line(stream, line, cut));
+        let (sorted, lines) = (&mut self.sorted, &mut self.lines[stream as usize]);
+        self.maskers[stream as usize]
+            .push(bytes, |bytes| lines.push(bytes, |line, cut| sorted.line(stream, line, cut)));
     }
 
     /// Ends lines without a line feed, because no more input follows.
     pub(crate) fn end(&mut self) {
         for stream in [Stream::Out, Stream::Err] {
-            let sorted = &mut self.sorted;
-            self.lines[stream as usize].end(|line, cut| sorted.line(stream, line, cut));
+            let (sorted, lines) = (&mut self.sorted, &mut self.lines[stream as usize]);
+            let mut line = |line: &[u8], cut| sorted.line(stream, line, cut);
+            self.maskers[stream as usize].end(|bytes| lines.push(bytes, &mut line));
+            lines.end(line);
         }
     }
 
@@ -84,14 +97,18 @@ impl Output {
         self.sorted.emit(emitted)
     }
 
-    /// Adds a line of the runner to the log.
+    /// Adds a line of the runner to the log. It may cite the handler.
     pub(crate) fn note(&mut self, text: &str) {
-        self.sorted.tail.note(text);
+        self.sorted.tail.note(&self.maskers[0].mask().text(text));
     }
 
     pub(crate) fn finish(self) -> (Log, Vec<Emitted>) {
         (self.sorted.tail.finish(), self.sorted.emitted)
     }
+}
+
+fn maskers(mask: &Arc<Mask>) -> [Masker; 2] {
+    [Masker::new(mask.clone()), Masker::new(mask.clone())]
 }
 
 /// Sorts lines into log and jobs.

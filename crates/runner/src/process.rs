@@ -24,11 +24,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep, timeout};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
+use windlass_core::secret::OpenSecrets;
 use windlass_core::time::format_duration;
 use windlass_core::{AttemptId, Handler, Log, Status};
 
 use crate::isolate::{self, ProcessCounter};
 use crate::launch::{Launch, NotStarted};
+use crate::mask::Mask;
 use crate::os;
 use crate::output::{Output, Stream};
 use crate::payload::PayloadReader;
@@ -63,6 +65,8 @@ impl Processes {
 
     /// Runs the jobs one after the other.
     pub(crate) async fn run(&self, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
+        let mask = Mask::of(&batch.secrets);
+        let handler = (&batch.handler, &batch.secrets);
         for assignment in batch.jobs {
             let id = assignment.job.id;
             if !is_wanted(assignment.id, watch, reports).await {
@@ -70,13 +74,13 @@ impl Processes {
             }
             let payload = PayloadReader::open(id, &assignment.payload, &batch.pieces).await;
             let started = match payload {
-                Ok(payload) => self.start(&batch.handler, &assignment, payload, watch).await,
+                Ok(payload) => self.start(handler, &assignment, payload, watch).await,
                 Err(reason) => Err(reason),
             };
             match started {
                 Ok((started_at, attempt)) => {
                     let job = (&assignment, started_at);
-                    self.supervise(attempt, &batch.handler, job, watch, reports).await;
+                    self.supervise(attempt, (&batch.handler, &mask), job, watch, reports).await;
                 }
                 Err(reason) => {
                     tracing::warn!(job = %id, %reason, "cannot start a job; it is returned");
@@ -90,7 +94,7 @@ impl Processes {
     /// that the machine stayed at a limit.
     async fn start(
         &self,
-        handler: &Arc<Handler>,
+        (handler, secrets): (&Arc<Handler>, &Arc<OpenSecrets>),
         assignment: &Assignment,
         payload: PayloadReader,
         watch: &mut Watch,
@@ -100,6 +104,7 @@ impl Processes {
             ground: Arc::clone(&self.ground),
             handler: Arc::clone(handler),
             job: assignment.job.clone(),
+            secrets: Arc::clone(secrets),
             network: policy.to_string(),
         });
         let mut reason = String::new();
@@ -130,13 +135,14 @@ impl Processes {
     async fn supervise(
         &self,
         attempt: Attempt,
-        handler: &Handler,
+        (handler, mask): (&Handler, &Arc<Mask>),
         (assignment, started_at): (&Assignment, Instant),
         watch: &mut Watch,
         reports: &dyn Reports,
     ) {
         reports.started(assignment.id).await;
-        let mut output = Output::live(self.log_bytes_max, Arc::clone(&assignment.live));
+        let live = Arc::clone(&assignment.live);
+        let mut output = Output::live(self.log_bytes_max, live).masked(mask);
         let ending = match attempt {
             Attempt::Refused(reason) => Ending::Broken(reason),
             Attempt::Running(mut running, payload) => {

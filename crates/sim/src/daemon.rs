@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use windlass_core::RetryPolicy;
 use windlass_core::memory::MemoryStore;
+use windlass_core::secret::MemoryKeys;
 use windlass_core::sync::lock;
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Options, Parts};
@@ -132,6 +133,7 @@ impl Site {
             runner: Arc::new(runner),
             clock: self.clock.clone(),
             disk: Arc::new(disk),
+            seal_keys: Arc::new(MemoryKeys::default()),
         }
     }
 

@@ -15,13 +15,14 @@ use windlass_core::job::{Boot, Job, Payload, Progress, Token};
 use windlass_core::key::{Key, KeyId, NewKey};
 use windlass_core::memory::MemoryStore;
 use windlass_core::retry::Verdict;
+use windlass_core::secret::{SealedSecret, SecretInfo, SecretName};
 use windlass_core::store::{
     Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
     ChangedTypes, Changes, Claim, Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error,
     GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision,
     KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue,
-    SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew, SysidReserve,
-    TypeStats, TypedJob, WaitingType, Waits,
+    Secrets, SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew,
+    SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
 };
 use windlass_core::{JobId, Json, Sysid, Tenant, Timestamp, TypeKey, TypeName};
 use windlass_proof::history::FaultKind;
@@ -271,6 +272,15 @@ passes_on!(Audits {
     fn audit_put(entries: Vec<AuditEntry>, durability: Durability) -> ();
     fn audit_list(list: AuditList) -> AuditPage;
     fn audit_purge(keep: Duration, limit: usize) -> u64;
+});
+
+passes_on!(Secrets {
+    fn secret_put(secret: SealedSecret) -> SecretInfo;
+    fn secret_get(tenant: &Tenant, names: Vec<SecretName>) -> Vec<SealedSecret>;
+    fn secret_list(tenant: &Tenant) -> Vec<SecretInfo>;
+    fn secret_delete(tenant: &Tenant, name: &SecretName) -> bool;
+    fn secret_all(after: Option<(Tenant, SecretName)>, limit: usize) -> Vec<SealedSecret>;
+    fn secret_reseal(secrets: Vec<SealedSecret>) -> u64;
 });
 
 #[async_trait]

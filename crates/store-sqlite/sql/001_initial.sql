@@ -300,6 +300,16 @@ CREATE TABLE audit (
 CREATE INDEX audit_by_tenant ON audit (tenant, at, id) WHERE tenant IS NOT NULL;
 CREATE INDEX audit_by_key ON audit (key_id, at, id) WHERE key_id IS NOT NULL;
 
+-- Secrets of handlers: sealed, so that nothing here can be read without the key file.
+CREATE TABLE secret (
+    tenant     TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    sealed     BLOB NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
 -- A job as callers see it.
 CREATE VIEW job_now AS
 SELECT j.id,

@@ -61,6 +61,7 @@ mod read;
 mod reader;
 mod row;
 mod search;
+mod secret;
 mod settle;
 mod sysid;
 mod take;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use windlass_core::handler::{Handler, HandlerOptions, HandlerSpec, Lang, Limits};
 use windlass_core::limit::{HANDLER_BYTES_MAX, HANDLER_VERSIONS_MAX};
+use windlass_core::secret::SecretName;
 use windlass_core::{Network, RetryPolicy, TypeKey};
 
 use crate::Harness;
@@ -29,6 +30,7 @@ pub async fn s0_53_every_field_of_a_handler_comes_back(harness: &dyn Harness) {
             context_jobs: Some(10_000),
             idle: Some(Duration::from_secs(60)),
             env: [("NAME".to_owned(), "a=b\n\"c\"".to_owned())].into(),
+            secrets: vec![SecretName::new("STRIPE_KEY").unwrap()],
             retry: Some(RetryPolicy { attempts: 3, factor: 1.5, ..RetryPolicy::default() }),
             limits: Limits {
                 memory: Some(u64::MAX),

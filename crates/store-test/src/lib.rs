@@ -42,6 +42,7 @@ mod release;
 mod renew;
 mod repeat;
 mod rerun;
+mod secret;
 mod settings;
 mod settle;
 mod shared;

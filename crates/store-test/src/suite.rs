@@ -391,6 +391,16 @@ suite! { $
         a_key_that_ended_long_ago_is_removed_by_a_put
         keys_are_durable
     }
+    secret {
+        a_secret_comes_back_sealed_as_it_was_put
+        a_secret_that_is_put_again_has_the_new_version
+        secrets_are_listed_by_name_and_belong_to_one_tenant
+        a_secret_is_removed_once
+        a_tenant_has_a_bounded_number_of_secrets
+        all_secrets_are_walked_in_portions
+        only_the_same_version_is_sealed_anew
+        secrets_are_durable
+    }
     purge {
         s0_51_an_ended_job_goes_when_its_time_is_over
         every_job_has_its_own_time

@@ -8,6 +8,7 @@
 //! | `serve` | the daemon's life cycle, from the first check to the last signal |
 //! | `wiring` | builds a daemon from its parts |
 //! | `keys` | files with API keys: of a daemon, and for the commands |
+//! | `secrets` | the key file of secrets |
 //! | `private` | keeps other users from the daemon's files |
 //! | `backup` | backups of a data directory, and their restore |
 //! | `client` | the commands that talk to a daemon |
@@ -33,6 +34,7 @@ mod keys;
 mod log;
 mod output;
 mod private;
+mod secrets;
 mod serve;
 mod signal;
 mod source;

@@ -17,8 +17,8 @@ const STICKY: u32 = 0o1000;
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// What is in a data directory of ours.
-const OURS: [&str; 7] =
-    ["place", "journal", "payload", "scratch", "restoring", "store.db", "admin.key"];
+const OURS: [&str; 8] =
+    ["place", "journal", "payload", "scratch", "restoring", "store.db", "admin.key", "secrets.key"];
 /// What is in every new file system.
 const NOBODYS: &str = "lost+found";
 

@@ -11,7 +11,7 @@ use windlass_core::KeyText;
 use crate::config::{Config, LogFormat};
 use crate::signal::Signals;
 use crate::wiring::{self, Listeners};
-use crate::{log, serve};
+use crate::{log, secrets, serve};
 
 /// Short, since nothing worth waiting for is left.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -29,6 +29,7 @@ pub(crate) fn with_daemon(
     config.listen.set_port(0);
     config.data_dir = directory.path().join("data");
     config.store = config.data_dir.join("store.db");
+    config.secrets_key_file = config.data_dir.join(secrets::FILE);
     config.scheduler.slots = slots;
     config.stop_grace = STOP_GRACE;
     config.log.format = LogFormat::Human;

@@ -15,6 +15,7 @@ use windlass_core::audit::{Subject, action};
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
 use windlass_door_http::{Access, Sites};
+use windlass_engine::api::SecretStatus;
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts, RealDisk};
 use windlass_runner::network::NetworkOptions;
@@ -24,6 +25,7 @@ use windlass_store_sqlite::SqliteStore;
 use crate::client::http::install_tls;
 use crate::config::Config;
 use crate::keys;
+use crate::secrets::KeyFile;
 
 /// A running daemon.
 pub(crate) struct Running {
@@ -65,6 +67,7 @@ pub(crate) async fn start(
         runner: Arc::new(runner),
         clock: clock.clone(),
         disk: Arc::new(RealDisk),
+        seal_keys: Arc::new(KeyFile::new(config.secrets_key_file.clone())),
     };
     let engine = Engine::start(parts, engine_options(config), metrics).await.map_err(|error| {
         let data_dir = config.data_dir.display();
@@ -78,6 +81,7 @@ pub(crate) async fn start(
             return Err(error);
         }
     };
+    check_secrets(&engine).await;
     let closing = CancellationToken::new();
     let doors = open_doors(config, listeners, &engine, clock, &closing);
     Ok(Running { address, bedrock, engine, key, doors, closing })
@@ -91,6 +95,21 @@ async fn first_key(config: &Config, engine: &Engine) -> anyhow::Result<Option<Ke
     let noted = engine.audit_note(keys::act(action::INSECURE, Subject::default())).await;
     noted.map_err(|error| anyhow!("the start cannot be entered in the audit: {error}"))?;
     Ok(None)
+}
+
+/// Makes the key file of secrets at the first start. Without it everything else works.
+async fn check_secrets(engine: &Engine) {
+    match engine.secret_prepare().await {
+        Err(why) => {
+            tracing::warn!(%why, "secrets cannot be used; jobs of handlers that name one fail");
+        }
+        Ok(SecretStatus { keys, .. }) if keys > 1 => tracing::warn!(
+            keys,
+            "the key file of secrets has old keys: `windlass secret rekey` was interrupted, or \
+             could not read some secrets; run it again"
+        ),
+        Ok(_) => {}
+    }
 }
 
 fn address_of(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
@@ -230,7 +249,7 @@ fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
     let places = keys::Places::of_process();
     let runtime = places.runtime.as_deref().map(keys::runtime::directory);
     let saved = keys::saved::path(&places);
-    let ours = [&config.data_dir, &config.store];
+    let ours = [&config.data_dir, &config.store, &config.secrets_key_file];
     for path in ours.into_iter().chain(&runtime).chain(&saved) {
         let path = std::path::absolute(path).context("cannot determine the working directory")?;
         // Hide both the link and its target.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 
+use windlass_core::secret::MemoryKeys;
 use windlass_core::time::SystemClock;
 use windlass_core::{HandlerSpec, Lang, Runner};
 use windlass_engine::metrics::Metrics;
@@ -51,7 +52,8 @@ pub(crate) async fn start(dir: &Path, runner: Arc<dyn Runner>) -> anyhow::Result
     let mut options = Options::new(dir.to_owned());
     options.seed = 0;
     options.slots = (SLOTS_PER_CORE * cores()).max(SLOTS_MIN);
-    let parts = Parts { store, runner, clock: Arc::new(SystemClock), disk: Arc::new(RealDisk) };
+    let (clock, disk) = (Arc::new(SystemClock), Arc::new(RealDisk));
+    let parts = Parts { store, runner, clock, disk, seal_keys: Arc::new(MemoryKeys::default()) };
     Engine::start(parts, options, metrics)
         .await
         .map_err(|error| anyhow!("the engine cannot start: {error}"))

@@ -18,6 +18,7 @@ mod insert;
 mod key;
 mod read;
 mod run;
+mod secret;
 mod sysid;
 mod take;
 mod undo;
@@ -36,6 +37,7 @@ use crate::job::{Boot, Job, Payload, Progress, Token};
 use crate::key::KeyId;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
+use crate::secret::SecretName;
 use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId, KeyRevision, Revision};
 use crate::sync::lock;
 use crate::time::{Clock, Moment, SystemClock, Timestamp};
@@ -163,6 +165,7 @@ struct State {
     api_keys: BTreeMap<KeyId, key::KeyRow>,
     key_revision: KeyRevision,
     audit: BTreeMap<AuditCursor, AuditEntry>,
+    secrets: BTreeMap<(Tenant, SecretName), secret::SecretRow>,
     marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
     boot_newest: Boot,

@@ -37,6 +37,7 @@
 //! | `Handlers` | handlers and settings of types |
 //! | `Keys` | API keys |
 //! | `Audits` | the audit |
+//! | `Secrets` | sealed secrets of handlers |
 //! | `SqlStore` | optional: SQL queries |
 
 mod audit;
@@ -49,6 +50,7 @@ mod handler;
 mod insert;
 mod key;
 mod read;
+mod secret;
 mod settle;
 pub mod sql;
 mod waiting;
@@ -68,6 +70,7 @@ pub use insert::{
 };
 pub use key::{KeyReplacement, KeyRevision, KeyRotate, Keys};
 pub use read::{AttemptLog, List, Page, Reads, TypeStats, TypedJob};
+pub use secret::Secrets;
 pub use settle::{SettleAnswer, Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
 pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType, Waits};
@@ -75,17 +78,27 @@ pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, Wa
 /// All traits, for callers that use a store by its concrete type instead of as `dyn Store`.
 pub mod prelude {
     pub use super::{
-        Audits, Changes, Claims, Daemons, Decides, Handlers, Inserts, Keys, Reads, Settles,
-        SqlStore, Store, Waits,
+        Audits, Changes, Claims, Daemons, Decides, Handlers, Inserts, Keys, Reads, Secrets,
+        Settles, SqlStore, Store, Waits,
     };
 }
 
 /// The whole contract. A caller holds a `dyn Store`; a store implements the traits by area.
 #[async_trait]
 pub trait Store:
-    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys + Audits
-where
-    Self: 'static,
+    'static
+    + Daemons
+    + Inserts
+    + Waits
+    + Claims
+    + Settles
+    + Changes
+    + Decides
+    + Reads
+    + Handlers
+    + Keys
+    + Audits
+    + Secrets
 {
     fn capabilities(&self) -> Capabilities;
 

@@ -29,13 +29,14 @@ const TABLE: [(&str, &[&str]); 8] = [
     (
         "job_cancel job_retry job_delete job_requeue type_suspend type_resume type_settings_put \
          handler_set handler_delete seed_handler_add seed_handler_delete seed_handler_delete_too \
-         key_create key_list key_revoke key_rotate audit_list",
+         key_create key_list key_revoke key_rotate audit_list secret_list secret_set \
+         secret_delete",
         &["manager"],
     ),
     ("metrics", &["metrics"]),
 ];
 /// For the admin alone.
-const OPERATING: &str = "status events control_stop control_start";
+const OPERATING: &str = "status events control_stop control_start secret_rekey";
 
 pub async fn start() -> Daemon {
     Daemon::start_with(|options| options.access = Access::Keys).await

@@ -42,7 +42,7 @@ async fn until_stored(daemon: &Daemon, count: usize) -> Vec<AuditEntry> {
 
 /// One use of each audited route, with its operation, and the type and the id of its entry.
 /// `JOB`, `KEY` and `OLD` stand for a job and for keys.
-const CHANGES: [(&str, &str, Option<&str>, Option<&str>); 17] = [
+const CHANGES: [(&str, &str, Option<&str>, Option<&str>); 20] = [
     ("seed_handler_add", "POST /acme/handler/add/t/add", Some("t"), Some("ID")),
     ("seed_handler_delete", "POST /acme/handler/del/t/delete", Some("t"), None),
     ("handler_set", "PUT /v1/acme/handlers/a%2Fb", Some("a/b"), Some("ID")),
@@ -58,6 +58,9 @@ const CHANGES: [(&str, &str, Option<&str>, Option<&str>); 17] = [
     ("key_create", "POST /v1/keys", None, Some("ID")),
     ("key_rotate", "POST /v1/keys/OLD/rotate", None, Some("OLD")),
     ("key_revoke", "DELETE /v1/keys/KEY", None, Some("KEY")),
+    ("secret_set", "PUT /v1/acme/secrets/TOKEN", None, Some("TOKEN")),
+    ("secret_delete", "DELETE /v1/acme/secrets/TOKEN", None, Some("TOKEN")),
+    ("secret_rekey", "POST /v1/secrets/rekey", None, None),
     ("control_stop", "POST /v1/control/stop", None, None),
     ("control_start", "POST /v1/control/start", None, None),
 ];
@@ -97,6 +100,9 @@ async fn every_audited_route_writes_one_entry_with_its_fields() {
             text.replace("KEY", id_of(&key))
         };
         let answer = match body_of(action) {
+            Value::Null if action == "secret_set" => {
+                call(&daemon, &fill(line), &admin, "value-of-the-secret").await
+            }
             Value::Null => call(&daemon, &fill(line), &admin, "").await,
             body => call_json(&daemon, &fill(line), &admin, body).await,
         };

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::log::{Log, Stream};
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
+use windlass_core::secret::MemoryKeys;
 use windlass_core::store::prelude::*;
 use windlass_core::time::SystemClock;
 use windlass_core::{
@@ -50,8 +51,13 @@ impl Daemon {
         let store = Arc::new(MemoryStore::default());
         let runner = Arc::new(FakeRunner::default());
         let clock = Arc::new(SystemClock);
-        let parts =
-            Parts { store: store.clone(), runner: runner.clone(), clock, disk: Arc::new(RealDisk) };
+        let parts = Parts {
+            store: store.clone(),
+            runner: runner.clone(),
+            clock,
+            disk: Arc::new(RealDisk),
+            seal_keys: Arc::new(MemoryKeys::default()),
+        };
         let engine_options = windlass_engine::Options::new(data.path().to_owned());
         let engine =
             Engine::start(parts, engine_options, Arc::new(Metrics::default())).await.unwrap();

@@ -10,7 +10,8 @@ fn full() -> Value {
         "afterEach": "a", "eid": "x",
         "options": {
             "timeout": "90s", "batch": 5, "contexts": 2, "context_jobs": 100, "idle": "1m",
-            "env": {"A": "b"}, "memory": "512MB", "cpu": "30s", "processes": 20,
+            "env": {"A": "b"}, "secrets": ["DOOR"],
+            "memory": "512MB", "cpu": "30s", "processes": 20,
             "file_size": "1GB", "scratch": "64MB", "network": ["db.internal:5432", "8.8.8.8"],
             "retry": {"delay": "1s", "factor": 3.0, "delay_max": "2h", "attempts": 4, "age": "2d"},
         },

@@ -138,6 +138,7 @@ pub fn fill(template: &str) -> String {
     let segments = template.split('/').map(|segment| match segment {
         "{tenant}" | "{client}" => "acme",
         "{type}" => "t",
+        "{name}" => "DOOR",
         "{id}" if template.starts_with("/v1/keys") => "0123456789abcdef",
         "{id}" | "{id_or_type}" => "1",
         plain => plain,
@@ -150,6 +151,7 @@ pub fn valid_body(line: &str) -> String {
     let path = line.split('?').next().unwrap();
     let body: Value = match path.rsplit('/').next().unwrap() {
         "requeue" => json!({"type": "t", "state": "failed"}),
+        "DOOR" => return "a value".to_owned(),
         "keys" => json!({"role": "metrics"}),
         "claim" | "settings" | "rotate" => json!({}),
         "renew" | "release" => json!({"token": 1}),

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::error::{storage_error, store_error};
 use crate::event;
 use crate::follow_up::{look_for_family, note_held};
+use crate::secret;
 use crate::shared::Shared;
 
 /// How long a cancel waits for the job's processes to end.
@@ -157,7 +158,9 @@ pub(crate) async fn handler_set(
     let created_at = shared.now();
     let handler = Arc::new(Handler { id, key: key.clone(), created_at, spec });
     // Before a job can be picked for it, so that the first job finds the handler being prepared.
-    shared.runner.prepare(Arc::clone(&handler));
+    if let Ok(secrets) = secret::open(shared, &handler).await {
+        shared.runner.prepare(Arc::clone(&handler), secrets);
+    }
     let spec = handler.spec.clone();
     shared.store.handler_put(id, key, spec).await.map_err(store_error)?;
     shared.catalogue.add(Arc::clone(&handler));

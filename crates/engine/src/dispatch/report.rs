@@ -17,6 +17,7 @@ use crate::accept;
 use crate::dispatch::progress::Progresses;
 use crate::dispatch::running::RunningJob;
 use crate::event;
+use crate::secret::NotOpened;
 use crate::settle::queue::SettleItem;
 use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
@@ -91,6 +92,22 @@ impl BatchReports {
                 self.ended(id, panicked()).await;
             } else {
                 self.hand_back(id).await;
+            }
+        }
+    }
+
+    /// The batch cannot run: its jobs fail if that is the fault of their secrets.
+    pub(super) async fn without_secrets(&self, attempts: Vec<AttemptId>, why: &NotOpened) {
+        if let NotOpened::Away(why) = why {
+            tracing::warn!(r#type = %self.key, %why, "cannot read secrets; jobs are returned");
+        }
+        for attempt in attempts {
+            match why {
+                NotOpened::Away(_) => self.hand_back(attempt).await,
+                NotOpened::Failed(why) => {
+                    self.started(attempt).await;
+                    self.ended(attempt, failed(why)).await;
+                }
             }
         }
     }
@@ -174,7 +191,12 @@ impl Reports for BatchReports {
 
 /// The report of an attempt that ended in a panic of the runner.
 fn panicked() -> Report {
-    let log = Log::of_note("the daemon's runner panicked; its log says where");
+    failed("the daemon's runner panicked; its log says where")
+}
+
+/// The report of an attempt that Windlass could not carry out.
+fn failed(why: &str) -> Report {
+    let log = Log::of_note(why);
     let (status, run_time) = (Status::ERROR, Duration::ZERO);
     Report { status, stopped: None, data: None, log, emitted: Vec::new(), run_time }
 }

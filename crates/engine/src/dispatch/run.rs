@@ -16,6 +16,7 @@ use windlass_core::{AttemptId, Handler, JobId, Log, Payload, Status};
 use crate::claim::reserve::Slot;
 use crate::dispatch::report::BatchReports;
 use crate::dispatch::running::RunningJob;
+use crate::secret;
 use crate::settle::queue::SettleItem;
 use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
@@ -45,8 +46,12 @@ async fn run_batch(
     let key = handler.key.clone();
     let mut left: Vec<AttemptId> = jobs.iter().map(|(job, _)| job.attempt_id()).collect();
     let reports = Arc::new(BatchReports::new(shared.clone(), key.clone(), left.iter().copied()));
+    let secrets = match secret::open(&shared, &handler).await {
+        Ok(secrets) => secrets,
+        Err(why) => return reports.without_secrets(left, &why).await,
+    };
     let jobs = jobs.into_iter().map(|(running, payload)| assignment(running, payload)).collect();
-    let batch = Batch { handler, jobs, pieces: Arc::new(StorePieces(shared.clone())) };
+    let batch = Batch { handler, jobs, secrets, pieces: Arc::new(StorePieces(shared.clone())) };
     // A panic is a bug in the runner; the jobs must not hang because of it.
     let ran = AssertUnwindSafe(shared.runner.run(batch, reports.clone())).catch_unwind().await;
     left.retain(|attempt| reports.is_open(*attempt));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::timeout;
+use windlass_core::secret::MemoryKeys;
 use windlass_core::time::SystemClock;
 use windlass_core::{AddOptions, JobId, State, Status, Tenant, TypeKey, TypeSettings};
 use windlass_engine::api::{AddJob, AddPayload, IdempotencyKey, PullClaim, PullFinish};
@@ -66,6 +67,7 @@ async fn start(dir: &Path) -> Result<Daemon, Error> {
         runner: runner.clone(),
         clock: Arc::new(SystemClock),
         disk: Arc::new(RealDisk),
+        seal_keys: Arc::new(MemoryKeys::default()),
     };
     let mut options = Options::new(dir.join("data"));
     options.seed = 0;

@@ -23,6 +23,7 @@ use windlass_core::handler::{HandlerSpec, Lang};
 use windlass_core::log::{Log, Stream};
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::{Assignment, Batch, Emitted, Report, Reports, Stop};
+use windlass_core::secret::MemoryKeys;
 use windlass_core::store::SysidReserve;
 use windlass_core::store::prelude::*;
 use windlass_core::time::SystemClock;
@@ -104,6 +105,8 @@ impl Clock for SettableClock {
 pub struct Daemon {
     pub engine: Engine,
     pub runner: Arc<FakeRunner>,
+    /// The keys of secrets.
+    pub keys: MemoryKeys,
     runtime: Option<Runtime>,
     data: Option<TempDir>,
 }
@@ -138,7 +141,9 @@ impl Daemon {
         adjust: impl FnOnce(&mut Options),
     ) -> Daemon {
         let runner = Arc::new(FakeRunner::default());
-        let parts = Parts { store, runner: runner.clone(), clock, disk: Arc::new(RealDisk) };
+        let keys = MemoryKeys::default();
+        let (disk, seal_keys) = (Arc::new(RealDisk), Arc::new(keys.clone()));
+        let parts = Parts { store, runner: runner.clone(), clock, disk, seal_keys };
         let mut options = Options::new(data.path().to_owned());
         options.lease = Duration::from_millis(500);
         options.seed = 0;
@@ -148,7 +153,7 @@ impl Daemon {
         let runtime = runtime.unwrap();
         let starting = Engine::start(parts, options, Arc::new(Metrics::default()));
         let engine = runtime.spawn(starting).await.unwrap().unwrap();
-        Daemon { engine, runner, runtime: Some(runtime), data: Some(data) }
+        Daemon { engine, runner, keys, runtime: Some(runtime), data: Some(data) }
     }
 
     /// Cuts the daemon off in the middle of its work; its data stays. Returns when its locks are

@@ -12,12 +12,14 @@ use windlass_core::runner::{Assignment, Emitted, Report, Stop};
 use windlass_core::{AddOptions, Code, Invalid, Json, Status, Timestamp, TypeName};
 
 use super::message::{ContextAnswer, StreamName};
+use crate::mask::Mask;
 use crate::output::{Output, Stream};
 
 /// A job that a context is working on.
 pub(super) struct Flight {
     pub(super) assignment: Assignment,
     pub(super) output: Output,
+    mask: Arc<Mask>,
     /// A job that it emitted and that cannot be added.
     trouble: Option<String>,
     ended: Option<Ended>,
@@ -32,9 +34,9 @@ struct Ended {
 }
 
 impl Flight {
-    pub(super) fn new(assignment: Assignment, log_bytes_max: usize) -> Flight {
-        let output = Output::live(log_bytes_max, Arc::clone(&assignment.live));
-        Flight { assignment, output, trouble: None, ended: None }
+    pub(super) fn new(assignment: Assignment, log_bytes_max: usize, mask: &Arc<Mask>) -> Flight {
+        let output = Output::live(log_bytes_max, Arc::clone(&assignment.live)).masked(mask);
+        Flight { assignment, output, mask: Arc::clone(mask), trouble: None, ended: None }
     }
 
     /// Output from the start of the context comes before the job's own lines.
@@ -58,7 +60,7 @@ impl Flight {
             self.output.push(Stream::Err, error.as_bytes());
             self.output.end();
         }
-        let data = answer.data.map(|data| data.get()).filter(|data| {
+        let data = answer.data.map(|data| self.mask.json(data.get())).filter(|data| {
             let fits = data.len() <= RESULT_BYTES_MAX;
             if !fits {
                 self.trouble.get_or_insert_with(too_large);
@@ -70,7 +72,7 @@ impl Flight {
             self.output.note(&trouble);
             status = Status::ERROR;
         }
-        let data = data.and_then(|data| Json::parse(data.to_owned()).ok());
+        let data = data.and_then(|data| Json::parse(data.into_owned()).ok());
         self.ended = Some(Ended { status, stopped: None, data, own_time: answer.us() });
     }
 

@@ -25,7 +25,7 @@ const LOG_BYTES_MAX: usize = 1000;
 pub fn channel(bytes: &[u8]) -> bool {
     let frames = frames_of(bytes);
     let written: usize = frames.iter().map(|frame| 4 + frame.len()).sum();
-    let mut flight = Flight::new(assignment(), LOG_BYTES_MAX);
+    let mut flight = Flight::new(assignment(), LOG_BYTES_MAX, &Arc::default());
     let mut answers = 0;
     for frame in &frames {
         assert!((1..=FRAME_BYTES_MAX).contains(&frame.len()));

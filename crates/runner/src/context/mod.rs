@@ -39,6 +39,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use windlass_core::runner::{Assignment, Batch, Pieces, Reports};
+use windlass_core::secret::OpenSecrets;
 use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Clock, Handler, HandlerId};
 
@@ -50,6 +51,7 @@ use self::ready::Ready;
 use self::request::BatchRequest;
 use self::start::Unready;
 use self::turn::{AfterTurn, Turn, TurnParameters, report_unbegun};
+use crate::mask::Mask;
 use crate::output::Output;
 use crate::stop::Watch;
 use crate::{Ground, Options};
@@ -68,6 +70,26 @@ struct CallerLink<'a> {
     reports: &'a dyn Reports,
     /// The job last reported as started.
     announced: &'a mut Option<AttemptId>,
+}
+
+/// A handler with the secrets that its contexts get.
+#[derive(Clone)]
+struct Equipped {
+    handler: Arc<Handler>,
+    secrets: Arc<OpenSecrets>,
+    mask: Arc<Mask>,
+}
+
+impl Equipped {
+    fn new(handler: Arc<Handler>, secrets: Arc<OpenSecrets>) -> Equipped {
+        let mask = Mask::of(&secrets);
+        Equipped { handler, secrets, mask }
+    }
+
+    /// Which contexts fit.
+    fn key(&self) -> ContextKey {
+        ContextKey::of(&self.handler, &self.secrets)
+    }
 }
 
 /// Runs batches in contexts. Cheap to clone.
@@ -99,7 +121,8 @@ impl Contexts {
 
     /// Runs the jobs one after the other, in as many contexts as necessary.
     pub(crate) async fn run(&self, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
-        let Batch { handler, jobs, pieces } = batch;
+        let Batch { handler, jobs, secrets, pieces } = batch;
+        let handler = Equipped::new(handler, secrets);
         let mut waiting = VecDeque::from(jobs);
         let mut tries = 0;
         let mut announced = None;
@@ -119,7 +142,8 @@ impl Contexts {
                     self.turn(&handler, ready, &mut waiting, &pieces, caller).await;
                 }
                 Err((Unready::Exhausted(reason), _)) => {
-                    tracing::warn!(%reason, r#type = %handler.key, "a context was not started");
+                    let key = &handler.handler.key;
+                    tracing::warn!(%reason, r#type = %key, "a context was not started");
                     tries += 1;
                     tokio::time::sleep(START_PAUSE).await;
                 }
@@ -129,7 +153,7 @@ impl Contexts {
                     }
                 }
                 Err((Unready::Broken { reason, .. }, output)) => {
-                    let log = (output, self.log_bytes_max);
+                    let log = (output, self.log_bytes_max, &handler.mask);
                     return fail_all(waiting, &reason, log, reports, announced).await;
                 }
             }
@@ -139,13 +163,14 @@ impl Contexts {
     /// Runs one batch, or as much of it as fits, in one context.
     async fn turn(
         &self,
-        handler: &Arc<Handler>,
+        equipped: &Equipped,
         ready: Ready,
         waiting: &mut VecDeque<Assignment>,
         pieces: &Arc<dyn Pieces>,
         caller: CallerLink<'_>,
     ) {
         let CallerLink { watch, reports, announced } = caller;
+        let Equipped { handler, mask, .. } = equipped;
         let Ready { mut context, took, output } = ready;
         let options = &handler.spec.options;
         let context_jobs = options.context_jobs.unwrap_or(CONTEXT_JOBS_DEFAULT).max(1);
@@ -168,13 +193,14 @@ impl Contexts {
             let mut flights: Vec<Flight> = request
                 .assignments
                 .into_iter()
-                .map(|assignment| Flight::new(assignment, self.log_bytes_max))
+                .map(|assignment| Flight::new(assignment, self.log_bytes_max, mask))
                 .collect();
             flights[0].prepend_output(output);
             let parameters = TurnParameters {
                 watch,
                 reports,
                 clock: &*self.clock,
+                mask,
                 start_time: took,
                 announced,
                 is_fresh,
@@ -206,7 +232,7 @@ impl Contexts {
             return context.process.end().await;
         }
         let idle = options.idle.unwrap_or(IDLE_DEFAULT);
-        self.pool.put(ContextKey::of(handler), context, idle).await;
+        self.pool.put(equipped.key(), context, idle).await;
     }
 
     pub(crate) fn batch_max(&self, handler: &Handler) -> u32 {
@@ -254,14 +280,14 @@ async fn drop_stopped(
 async fn fail_all(
     waiting: VecDeque<Assignment>,
     reason: &str,
-    (output, log_bytes_max): (Output, usize),
+    (output, log_bytes_max, mask): (Output, usize, &Arc<Mask>),
     reports: &dyn Reports,
     announced: Option<AttemptId>,
 ) {
     let mut output = Some(output);
     for assignment in waiting {
         let id = assignment.id;
-        let mut flight = Flight::new(assignment, log_bytes_max);
+        let mut flight = Flight::new(assignment, log_bytes_max, mask);
         if let Some(output) = output.take() {
             flight.prepend_output(output);
         }

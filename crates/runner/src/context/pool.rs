@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+use windlass_core::secret::{OpenSecrets, SecretName, SecretVersion};
 use windlass_core::sync::lock;
 use windlass_core::{Handler, HandlerId, HandlerOptions, Lang, Tenant, TypeKey};
 
@@ -28,6 +29,8 @@ pub(super) struct ContextKey {
     sharing: Sharing,
     /// What a process cannot change once it runs, as text.
     surroundings: String,
+    /// Which values of which secrets it has.
+    secrets: Vec<(SecretName, SecretVersion)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -37,7 +40,7 @@ enum Sharing {
 }
 
 impl ContextKey {
-    pub(super) fn of(handler: &Handler) -> ContextKey {
+    pub(super) fn of(handler: &Handler, secrets: &OpenSecrets) -> ContextKey {
         let spec = &handler.spec;
         let sharing = match &spec.eid {
             Some(eid) => Sharing::Eid(eid.clone()),
@@ -46,7 +49,17 @@ impl ContextKey {
         let HandlerOptions { env, limits, network, .. } = &spec.options;
         let surroundings = format!("{:?}", (env, limits, network));
         let tenant = handler.key.tenant.clone();
-        ContextKey { tenant, lang: spec.lang, sharing, surroundings }
+        let secrets = secrets.versions();
+        ContextKey { tenant, lang: spec.lang, sharing, surroundings, secrets }
+    }
+
+    /// Whether it differs in nothing but the values of secrets.
+    fn has_other_values(&self, of: &ContextKey) -> bool {
+        let ContextKey { tenant, lang, sharing, surroundings, secrets } = of;
+        self.secrets != *secrets
+            && (&self.tenant, &self.lang) == (tenant, lang)
+            && (&self.sharing, &self.surroundings) == (sharing, surroundings)
+            && self.secrets.iter().map(|(name, _)| name).eq(secrets.iter().map(|(name, _)| name))
     }
 }
 
@@ -139,7 +152,7 @@ pub(super) enum Acquired {
 
 enum TryTake {
     Acquired(Acquired),
-    /// This idle context must end first, to free a slot.
+    /// This idle context must end first: it has other values of secrets, or its slot is needed.
     EndFirst(Box<Context>),
     /// All are busy, or one is being started.
     Full,
@@ -191,6 +204,10 @@ impl Pool {
 
     fn try_take(self: &Arc<Pool>, key: &ContextKey, most: Option<u32>) -> TryTake {
         let mut state = self.lock();
+        let replaced = state.idle.iter().position(|idle| idle.key.has_other_values(key));
+        if let Some(at) = replaced {
+            return TryTake::EndFirst(Box::new(state.idle.remove(at).context));
+        }
         let found = state.idle.iter().rposition(|idle| idle.key == *key);
         if let Some(at) = found {
             return TryTake::Acquired(Acquired::Warm(Box::new(state.idle.remove(at).context)));

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use windlass_core::secret::OpenSecrets;
 use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Handler, HandlerSpec, Invalid, JobId, TypeKey};
 
-use super::Contexts;
 use super::language::Language;
-use super::pool::{Acquired, ContextKey, IDLE_DEFAULT};
+use super::pool::{Acquired, IDLE_DEFAULT};
 use super::start::{Context, LOADED_MAX, Starter, Unready};
+use super::{Contexts, Equipped};
 use crate::output::Output;
 use crate::stop::{Stops, Watch};
 
@@ -29,13 +30,14 @@ impl Contexts {
     /// A context with the handler loaded.
     pub(super) async fn ready(
         &self,
-        handler: &Arc<Handler>,
+        equipped: &Equipped,
         watch: &mut Watch,
         id: AttemptId,
         timeout: Duration,
     ) -> Result<Ready, (Unready, Output)> {
-        let mut output = Output::new(self.log_bytes_max);
-        let key = ContextKey::of(handler);
+        let handler = &equipped.handler;
+        let mut output = Output::new(self.log_bytes_max).masked(&equipped.mask);
+        let key = equipped.key();
         self.pool.set_current(&handler.key, Some(handler.id));
         let begun = Instant::now();
         let mut context = loop {
@@ -57,7 +59,7 @@ impl Contexts {
                     context.process.end().await;
                 }
                 Acquired::MayStart(permit) => {
-                    let starter = match self.starter(handler) {
+                    let starter = match self.starter(equipped) {
                         Ok(starter) => Arc::new(starter),
                         Err(Invalid { reason, .. }) => {
                             return Err((Unready::Broken { field: None, reason }, output));
@@ -87,15 +89,15 @@ impl Contexts {
         }
     }
 
-    fn starter(&self, handler: &Arc<Handler>) -> Result<Starter, Invalid> {
-        let lang = handler.spec.lang;
+    fn starter(&self, equipped: &Equipped) -> Result<Starter, Invalid> {
+        let lang = equipped.handler.spec.lang;
         let language = Language::of(lang)
             .ok_or_else(|| Invalid::new("lang", format!("{lang} has no contexts")))?;
         Ok(Starter {
             language,
             interpreter: language.interpreter(&self.ground.path)?,
             ground: Arc::clone(&self.ground),
-            handler: Arc::clone(handler),
+            equipped: equipped.clone(),
         })
     }
 
@@ -105,8 +107,9 @@ impl Contexts {
         let Some(id) = JobId::new(1) else { return Ok(()) };
         let created_at = self.clock.now();
         let handler = Handler { id, key: key.clone(), created_at, spec: spec.clone() };
-        let handler = Arc::new(handler);
-        let starter = Arc::new(self.starter(&handler)?);
+        // What only compiles needs no secrets.
+        let equipped = Equipped::new(Arc::new(handler), Arc::default());
+        let starter = Arc::new(self.starter(&equipped)?);
         // Not counted among the working contexts, so that it need not wait for one of them.
         let Ok(_turn) = self.compilers.acquire().await else { return Ok(()) };
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
@@ -126,15 +129,16 @@ impl Contexts {
 
     /// Starts a context before the first job comes, if there is room. Jobs that need it meanwhile
     /// wait for it.
-    pub(crate) fn prepare(&self, handler: Arc<Handler>) {
+    pub(crate) fn prepare(&self, handler: Arc<Handler>, secrets: Arc<OpenSecrets>) {
         let contexts = self.clone();
-        let key = ContextKey::of(&handler);
+        let equipped = Equipped::new(Arc::clone(&handler), secrets);
+        let key = equipped.key();
         self.pool.set_current(&handler.key, Some(handler.id));
         let starting = self.pool.announce(&key);
         self.in_background(async move {
             contexts.pool.end_useless().await;
             let Some(starting) = starting else { return };
-            if let Some(context) = contexts.prepared(&handler).await {
+            if let Some(context) = contexts.prepared(&equipped).await {
                 let idle = handler.spec.options.idle.unwrap_or(IDLE_DEFAULT);
                 contexts.pool.put(key, context, idle).await;
             }
@@ -156,9 +160,10 @@ impl Contexts {
         tasks.spawn(work);
     }
 
-    async fn prepared(&self, handler: &Arc<Handler>) -> Option<Context> {
-        let permit = self.pool.spare(&ContextKey::of(handler))?;
-        let starter = Arc::new(self.starter(handler).ok()?);
+    async fn prepared(&self, equipped: &Equipped) -> Option<Context> {
+        let handler = &equipped.handler;
+        let permit = self.pool.spare(&equipped.key())?;
+        let starter = Arc::new(self.starter(equipped).ok()?);
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
         let mut context = starter.start(Some(permit), &mut watch, &[], &mut output).await.ok()?;

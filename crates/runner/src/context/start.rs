@@ -18,6 +18,7 @@ use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::{AttemptId, Handler, HandlerId, HandlerSpec, TypeName};
 
+use super::Equipped;
 use super::frame::encode;
 use super::halt::Halt;
 use super::language::Language;
@@ -47,7 +48,7 @@ pub(super) struct Starter {
     pub(super) language: &'static Language,
     pub(super) interpreter: PathBuf,
     pub(super) ground: Arc<Ground>,
-    pub(super) handler: Arc<Handler>,
+    pub(super) equipped: Equipped,
 }
 
 /// A context that has answered the greeting. Handlers are loaded into it as needed.
@@ -111,11 +112,12 @@ impl Starter {
         output: &mut Output,
     ) -> Result<Context, Unready> {
         let starter = Arc::clone(&self);
-        let policy = self.ground.policies.policy(self.handler.spec.options.network.as_ref()).await;
+        let policy =
+            self.ground.policies.policy(self.equipped.handler.spec.options.network.as_ref()).await;
         let spawn = move || starter.spawn(policy.to_string());
         let spawned = tokio::task::spawn_blocking(spawn).await;
         let spawned = spawned.map_err(|failed| Unready::broken(failed.to_string()))??;
-        let own = &self.handler.spec.options.limits;
+        let own = &self.equipped.handler.spec.options.limits;
         let counter = ProcessCounter::new(self.ground.isolation.effective(own).processes);
         let process = Process::new(spawned, counter).map_err(Unready::Exhausted)?;
         let mark = format!("{:032x}", fastrand::u128(..));
@@ -146,20 +148,22 @@ impl Starter {
 
     /// Starts the process. Blocks for some milliseconds.
     fn spawn(&self, network: String) -> Result<Spawned, NotStarted> {
-        let dir = self.ground.scratch.attempt(self.handler.id).map_err(NotStarted::Exhausted)?;
+        let Equipped { handler, secrets, .. } = &self.equipped;
+        let dir = self.ground.scratch.attempt(handler.id).map_err(NotStarted::Exhausted)?;
         let (file, bootstrap) = (self.language.file, self.language.bootstrap);
         dir.hand(file, bootstrap.as_bytes()).map_err(NotStarted::Exhausted)?;
         let (theirs_in, requests) = channel().map_err(NotStarted::Exhausted)?;
         let (answers, theirs_out) = channel().map_err(NotStarted::Exhausted)?;
         let (halt, theirs_halt) = Halt::new().map_err(NotStarted::Exhausted)?;
         let theirs_halt = moved(&theirs_halt).map_err(NotStarted::Exhausted)?;
-        let options = &self.handler.spec.options;
+        let options = &handler.spec.options;
         let places = self.ground.isolation.places(&dir);
         let mut argv: Vec<OsString> = vec![self.interpreter.clone().into()];
         argv.extend(self.language.flags.iter().map(OsString::from));
         argv.push(places.inbox.join(file).into());
         let mut env = Environment::new(&self.ground.path, &places, &options.env);
-        env.set("WINDLASS_TENANT", self.handler.key.tenant.as_str());
+        env.add_secrets(secrets);
+        env.set("WINDLASS_TENANT", handler.key.tenant.as_str());
         let order = Order {
             argv,
             env: env.finish(&places),
@@ -171,7 +175,7 @@ impl Starter {
             }),
             dir: &dir,
             program: &self.interpreter,
-            tenant: &self.handler.key.tenant,
+            tenant: &handler.key.tenant,
             limits: &options.limits,
             network,
         };

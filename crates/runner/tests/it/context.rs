@@ -132,7 +132,7 @@ async fn what_is_being_made_ready_ends_with_the_runner() {
         "import os\nopen({pids:?}, 'a').write({PYTHON_NS} + f'/{{os.getpid()}}\\n')\n\
          while True: pass"
     ));
-    fixture.runner.prepare(std::sync::Arc::new(handler(spec)));
+    fixture.runner.prepare(std::sync::Arc::new(handler(spec)), Default::default());
     let pids = lines_of(&pids, 1).await;
     fixture.runner.close().await;
     until_gone(&pids[0]).await;
@@ -263,7 +263,7 @@ async fn a_context_that_is_being_made_ready_is_waited_for() {
     spec.before = Some(format!(
         "import os\nopen({pids:?}, 'a').write(f'{{os.getpid()}}\\n')\nctx.pids = str(os.getpid())"
     ));
-    fixture.runner.prepare(std::sync::Arc::new(handler(spec.clone())));
+    fixture.runner.prepare(std::sync::Arc::new(handler(spec.clone())), Default::default());
     let ended = reports(&fixture, spec, jobs(&["a"])).await;
     assert_eq!(lines_of(&pids, 1).await, [data(&ended[0])], "one process was started");
 }

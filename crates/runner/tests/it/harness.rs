@@ -115,7 +115,8 @@ impl Fixture {
         jobs: Vec<Assignment>,
         pieces: Arc<dyn Pieces>,
     ) -> Run {
-        self.begin_batch(Batch { handler: Arc::new(handler(spec)), jobs, pieces })
+        let (handler, secrets) = (Arc::new(handler(spec)), Arc::default());
+        self.begin_batch(Batch { handler, jobs, secrets, pieces })
     }
 
     /// Begins one job of a handler of any tenant.
@@ -125,7 +126,8 @@ impl Fixture {
         let new = NewJob::new(id, handler.key.clone(), payload, Timestamp(0));
         assignment.job = Arc::new(Job::running(new, 3, Timestamp(0)));
         let (handler, jobs) = (Arc::new(handler), vec![assignment]);
-        self.begin_batch(Batch { handler, jobs, pieces: Arc::new(NoPieces) })
+        let (secrets, pieces) = (Arc::default(), Arc::new(NoPieces));
+        self.begin_batch(Batch { handler, jobs, secrets, pieces })
     }
 
     fn begin_batch(&self, batch: Batch) -> Run {

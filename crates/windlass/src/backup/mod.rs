@@ -42,7 +42,7 @@ pub(crate) fn run(flags: &Backup, json: bool) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("the backup of {} failed", config.data_dir.display()))?;
     publish(unfinished, &target, parent)
         .with_context(|| format!("the backup cannot be moved to {}", target.display()))?;
-    report(&manifest, &target, json)?;
+    report(&manifest, &target, &config, json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -210,14 +210,32 @@ struct BackupReport<'a> {
     created_at: &'a str,
     files: usize,
     bytes: u64,
+    /// The key file of secrets, if there is one. A backup that had it would show all secrets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_included: Option<&'a Path>,
 }
 
-fn report(manifest: &Manifest, target: &Path, json: bool) -> io::Result<()> {
+fn report(manifest: &Manifest, target: &Path, config: &Config, json: bool) -> io::Result<()> {
     let Manifest { created_at, files, .. } = manifest;
     let (files, bytes) = (files.len(), manifest.bytes());
+    let key_file = Some(config.secrets_key_file.as_path()).filter(|path| path.exists());
     if json {
-        return output::print_json(&BackupReport { backup: target, created_at, files, bytes });
+        let (backup, not_included) = (target, key_file);
+        return output::print_json(&BackupReport {
+            backup,
+            created_at,
+            files,
+            bytes,
+            not_included,
+        });
     }
     let size = copy::size_text(bytes);
-    output::print(&format!("backed up {files} files ({size}) to {}\n", target.display()))
+    output::print(&format!("backed up {files} files ({size}) to {}\n", target.display()))?;
+    if let Some(key_file) = key_file {
+        output::note(&format!(
+            "the key file of secrets, {}, is not in the backup: keep a copy of it elsewhere\n",
+            key_file.display()
+        ));
+    }
+    Ok(())
 }

@@ -8,6 +8,9 @@ pub(super) const BACKUP_HELP: &str = "\
 Works while daemons are running, and needs none. Everything that was acknowledged before the command
 was started is in the backup. Run it as the daemon's user, with the daemon's configuration.
 
+The key file of secrets is not in the backup, which would show them to everybody who has it. Keep a
+copy of it elsewhere: without it, nobody can read the secrets of a restored backup.
+
 Example:
   windlass backup /backups/windlass-monday --data-dir /var/lib/windlass";
 

@@ -92,6 +92,9 @@ pub(crate) struct HandlerSet {
     /// Environment variable for the handler; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
+    /// Secret that becomes an environment variable; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) secret: Vec<String>,
     /// Maximum number of attempts, including the first.
     #[arg(long, value_name = "N")]
     pub(crate) retry_attempts: Option<u32>,

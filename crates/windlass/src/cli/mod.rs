@@ -9,6 +9,7 @@ mod handler;
 mod jobs;
 mod key;
 mod run;
+mod secret;
 mod serve;
 mod types;
 
@@ -28,6 +29,7 @@ pub(crate) use self::handler::{Handler, HandlerGet, HandlerSet};
 pub(crate) use self::jobs::{Jobs, JobsList, JobsLog, JobsRequeue};
 pub(crate) use self::key::{Key, KeyCreate, KeyRotate};
 pub(crate) use self::run::Run;
+pub(crate) use self::secret::{Secret, SecretSet};
 pub(crate) use self::serve::Serve;
 pub(crate) use self::types::Types;
 
@@ -116,6 +118,9 @@ pub(crate) enum Action {
     Key(Key),
     /// List changes by people and keys, and refused requests.
     Audit(Audit),
+    /// Set, list or remove secrets of handlers, or replace the key that encrypts them.
+    #[command(subcommand)]
+    Secret(Secret),
     /// Save an API key for a daemon; it is read from the terminal or standard input.
     #[command(after_help = "Example:\n  windlass login http://127.0.0.1:7600 < key.txt")]
     Login {

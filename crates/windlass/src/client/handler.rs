@@ -27,9 +27,17 @@ pub(super) async fn run(daemon: &Daemon, show: Show, command: Handler) -> anyhow
 async fn put(daemon: &Daemon, show: Show, set: &HandlerSet) -> anyhow::Result<()> {
     let path = daemon.path(&["handlers", type_name(&set.name)?]);
     let answer = daemon.put(&path, &wire(set)?).await?;
+    warn(&answer);
     show.answer(&answer, || {
         format!("{} has a new handler, version {}\n", plain(&set.name), cell(&answer["id"]))
     })
+}
+
+/// Shows what jobs of a new handler will fail for.
+pub(super) fn warn(answer: &Value) {
+    for warning in items(answer, "warnings") {
+        output::note(&format!("warning: {}\n", plain(&cell(warning))));
+    }
 }
 
 /// The handler in wire form: the file's options, overridden by flags.
@@ -77,6 +85,9 @@ fn add_options(set: &HandlerSet, options: &mut Map<String, Value>) -> anyhow::Re
         options.insert("network".into(), network);
     }
     load::environment(&set.env, options)?;
+    if !set.secret.is_empty() {
+        options.insert("secrets".into(), set.secret.clone().into());
+    }
     let retry = load::group(options, "retry");
     put_if_given(retry, "delay", &set.retry_delay);
     put_if_given(retry, "factor", &set.retry_factor);

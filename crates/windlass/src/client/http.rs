@@ -117,6 +117,13 @@ impl Daemon {
         json(self.send(request).await?).await
     }
 
+    /// The body is text, and not JSON.
+    pub(crate) async fn put_text(&self, path: &str, body: &str) -> anyhow::Result<Value> {
+        let request = self.request(Method::PUT, path).timeout(ANSWER_TIMEOUT);
+        let request = request.header("content-type", "text/plain").body(body.to_owned());
+        json(self.send(request).await?).await
+    }
+
     pub(crate) async fn delete(&self, path: &str) -> anyhow::Result<Value> {
         let request = self.request(Method::DELETE, path).timeout(ANSWER_TIMEOUT);
         json(self.send(request).await?).await

@@ -150,10 +150,10 @@ fn read_key() -> anyhow::Result<String> {
 }
 
 /// What is typed is not shown until this is dropped.
-struct Hidden(rustix::termios::Termios);
+pub(super) struct Hidden(rustix::termios::Termios);
 
 impl Hidden {
-    fn new() -> io::Result<Hidden> {
+    pub(super) fn new() -> io::Result<Hidden> {
         let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
         hidden.local_modes.remove(LocalModes::ECHO);

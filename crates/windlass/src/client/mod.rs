@@ -12,6 +12,7 @@ mod key;
 mod load;
 mod log;
 mod run;
+mod secret;
 mod status;
 mod types;
 pub(crate) mod when;
@@ -48,6 +49,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         Action::Types(command) => types::run(&daemon, show, command).await,
         Action::Key(command) => key::run(&daemon, show, command).await,
         Action::Audit(wanted) => audit::run(&daemon, show, &wanted).await,
+        Action::Secret(command) => secret::run(&daemon, show, command).await,
         Action::Status => status::run(&daemon, show).await,
         Action::Serve(_)
         | Action::Backup(_)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::chunk::Chunks;
 use super::http::{AddRequest, Daemon, type_name};
-use super::{Show, follow, jobs, load};
+use super::{Show, follow, handler, jobs, load};
 use crate::cli::Run;
 use crate::signal::Signals;
 use crate::{Usage, output, source};
@@ -74,7 +74,7 @@ async fn set(daemon: &Daemon, name: &str, handler: &Value) -> anyhow::Result<()>
     let path = daemon.path(&["handlers", name]);
     let in_force = daemon.find(&path).await?;
     if !in_force.is_some_and(|in_force| source::is_same(handler, &in_force)) {
-        daemon.put(&path, handler).await?;
+        handler::warn(&daemon.put(&path, handler).await?);
     }
     Ok(())
 }

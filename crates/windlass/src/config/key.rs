@@ -131,6 +131,10 @@ pub(crate) const KEYS: &[Key] = &[
         .computed("sqlite:<data_dir>/store.db")
         .with_flag()
         .help("Store for jobs and handlers: sqlite:PATH."),
+    Key::new("secrets.key_file", Kind::Text, "").computed("<data_dir>/secrets.key").help(
+        "File with the keys that encrypt secrets; made if missing. Keep a copy outside of the \
+         backups.",
+    ),
     Key::new("insecure", Kind::Switch, "false").with_flag().help(
         "Switch API keys off: everybody who reaches the daemon may use it. Needed to listen on an \
          address that other machines can reach, because there is no TLS yet.",

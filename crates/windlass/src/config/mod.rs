@@ -22,6 +22,7 @@ use self::file::Settings;
 pub(crate) use self::key::{Default, KEYS, Key};
 use self::kind::Value;
 pub(crate) use self::source::{Error, Source};
+use crate::secrets;
 
 /// Names the configuration file.
 pub(crate) const CONFIG_ENVIRONMENT: &str = "WINDLASS_CONFIG";
@@ -37,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     /// The file of the embedded store.
     pub(crate) store: PathBuf,
+    /// The file with the keys of secrets.
+    pub(crate) secrets_key_file: PathBuf,
     pub(crate) insecure: bool,
     pub(crate) sysid: Option<Sysid>,
     pub(crate) log: Log,
@@ -193,6 +196,9 @@ impl Config {
                 tenant: of.tenant("bedrock.tenant"),
             },
             store: of.store("store").unwrap_or_else(|| data_dir.join("store.db")),
+            secrets_key_file: of
+                .text_if_set("secrets.key_file")
+                .map_or_else(|| data_dir.join(secrets::FILE), PathBuf::from),
             data_dir,
             insecure: of.switch("insecure"),
             sysid: of.whole_if_set("sysid").and_then(|number| Sysid::new(number as u16)),
@@ -268,7 +274,8 @@ impl Config {
         {
             // Reading the store means reading every tenant's jobs.
             let opened = paths.iter().find(|path| {
-                let ours = [&self.data_dir, &self.store].map(std::path::absolute);
+                let ours = [&self.data_dir, &self.store, &self.secrets_key_file];
+                let ours = ours.map(std::path::absolute);
                 ours.into_iter().flatten().any(|own| own.starts_with(path) || path.starts_with(own))
             });
             if let Some(path) = opened.filter(|_| self.isolation.landlock != Landlock::Off) {
@@ -427,6 +434,10 @@ impl Resolved<'_> {
             Some((Value::Text(text), _)) => text,
             _ => panic!("the key {name} is in the table, with this kind and a default"),
         }
+    }
+
+    fn text_if_set(&self, name: &str) -> Option<&str> {
+        self.0.contains_key(name).then(|| self.text(name))
     }
 
     fn whole_if_set(&self, name: &str) -> Option<u64> {

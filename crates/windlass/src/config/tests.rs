@@ -42,10 +42,12 @@ fn every_key_can_be_set_in_the_environment() {
     for key in KEYS {
         let name = key.environment();
         let refused = load(&[], &[(&name, "\u{1}")], "");
-        if key.name == "data_dir" {
-            assert_eq!(refused.unwrap().data_dir, Path::new("\u{1}"));
-        } else {
-            assert!(refused.unwrap_err().to_string().starts_with(&name), "{name}");
+        match key.name {
+            "data_dir" => assert_eq!(refused.unwrap().data_dir, Path::new("\u{1}")),
+            "secrets.key_file" => {
+                assert_eq!(refused.unwrap().secrets_key_file, Path::new("\u{1}"));
+            }
+            _ => assert!(refused.unwrap_err().to_string().starts_with(&name), "{name}"),
         }
     }
 }

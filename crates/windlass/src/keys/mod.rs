@@ -67,7 +67,7 @@ fn read(path: &Path) -> anyhow::Result<Option<KeyText>> {
 }
 
 /// A complete file beside `path`, on disk, for its owner alone.
-fn beside(path: &Path, text: &str) -> io::Result<NamedTempFile> {
+pub(crate) fn beside(path: &Path, text: &str) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     // Made with mode 0600.
     let mut file = tempfile::Builder::new()
@@ -85,7 +85,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Writes a whole file or none; false if there is one.
-fn create(path: &Path, text: &str) -> io::Result<bool> {
+pub(crate) fn create(path: &Path, text: &str) -> io::Result<bool> {
     match beside(path, text)?.persist_noclobber(path) {
         Ok(_) => sync_parent(path).map(|()| true),
         Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -93,7 +93,7 @@ fn create(path: &Path, text: &str) -> io::Result<bool> {
     }
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

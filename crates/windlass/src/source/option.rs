@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use windlass_core::network::Destination;
+use windlass_core::secret::SecretName;
 use windlass_core::size::parse_size;
 use windlass_core::time::parse_duration;
 
@@ -14,10 +15,12 @@ enum Kind {
     Whole,
     Number,
     Network,
+    /// Names between commas.
+    Secrets,
 }
 
 /// All options except `eid` and the variables, by their path in a handler's options.
-const OPTIONS: [(&str, Kind); 16] = [
+const OPTIONS: [(&str, Kind); 17] = [
     ("timeout", Kind::Duration),
     ("batch", Kind::Whole),
     ("contexts", Kind::Whole),
@@ -29,6 +32,7 @@ const OPTIONS: [(&str, Kind); 16] = [
     ("file_size", Kind::Size),
     ("scratch", Kind::Size),
     ("network", Kind::Network),
+    ("secrets", Kind::Secrets),
     ("retry.attempts", Kind::Whole),
     ("retry.delay", Kind::Duration),
     ("retry.factor", Kind::Number),
@@ -97,6 +101,7 @@ fn json(name: &str, value: &str) -> Result<Value, String> {
         Kind::Whole => value.parse::<u32>().map(Value::from).map_err(|_| not(value, "whole")),
         Kind::Number => value.parse::<f64>().map(Value::from).map_err(|_| not(value, "decimal")),
         Kind::Network => network(value),
+        Kind::Secrets => secrets(value),
     };
     read.map_err(|reason| format!("{name}: {reason}"))
 }
@@ -108,6 +113,11 @@ pub(crate) fn network(value: &str) -> Result<Value, String> {
     }
     let entries = value.split(',').map(|entry| entry.trim().parse::<Destination>());
     entries.map(|entry| entry.map(|entry| entry.to_string())).collect()
+}
+
+fn secrets(value: &str) -> Result<Value, String> {
+    let names = value.split(',').map(|name| SecretName::new(name.trim()));
+    names.map(|name| name.map(|name| name.to_string()).map_err(|wrong| wrong.reason)).collect()
 }
 
 /// Sets the value at its path of at most two names.

@@ -23,6 +23,7 @@ fn options(options: &Value) -> Map<String, Value> {
             (_, Value::Null) => continue,
             ("env", Value::Object(env)) if env.is_empty() => continue,
             ("env", env) => env.clone(),
+            ("secrets", Value::Array(names)) if names.is_empty() => continue,
             ("retry", retry) => whole_retry(retry),
             (_, value) => normalized(value),
         };
@@ -72,7 +73,10 @@ mod tests {
     }
 
     fn absent() -> Value {
-        json!({ "timeout": null, "batch": null, "contexts": null, "env": {}, "retry": null })
+        json!({
+            "timeout": null, "batch": null, "contexts": null, "env": {}, "secrets": [],
+            "retry": null,
+        })
     }
 
     #[test]
@@ -83,6 +87,7 @@ mod tests {
             json!({ "lang": "sh", "body": "true", "before": "true" }),
             json!({ "lang": "sh", "body": "true", "eid": "e" }),
             json!({ "lang": "sh", "body": "true", "options": { "batch": 1 } }),
+            json!({ "lang": "sh", "body": "true", "options": { "secrets": ["A"] } }),
             json!({ "lang": "sh", "body": "true", "options": { "env": { "A": "1s" } } }),
         ];
         for other in others {

@@ -26,6 +26,7 @@ use crate::context::flight::Flight;
 use crate::context::message::{ContextAnswer, Kind};
 use crate::context::process::ContextEvent;
 use crate::context::start::Context;
+use crate::mask::Mask;
 use crate::output::Stream;
 use crate::process::stopped_before_start;
 use crate::stop::Watch;
@@ -46,6 +47,7 @@ pub(super) struct TurnParameters<'a> {
     pub(super) watch: &'a mut Watch,
     pub(super) reports: &'a dyn Reports,
     pub(super) clock: &'a dyn Clock,
+    pub(super) mask: &'a Mask,
     /// Cost of starting the context and loading the handler.
     pub(super) start_time: Duration,
     /// The job last reported as started.
@@ -224,7 +226,8 @@ impl<'a> Turn<'a> {
             }
             (Kind::Progress, Phase::Jobs) => {
                 self.announce().await;
-                let message = answer.message.as_deref().unwrap_or_default().to_owned();
+                let message = answer.message.as_deref().unwrap_or_default();
+                let message = self.parameters.mask.text(message).into_owned();
                 let percent = answer.percent.unwrap_or_default();
                 self.parameters.reports.progress(self.current_id(), percent, message).await;
             }

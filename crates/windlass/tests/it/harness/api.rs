@@ -202,6 +202,15 @@ impl Tenant {
         text(&self.client.send_json("PUT", &path, handler).expect(200).json()["id"])
     }
 
+    /// Sets a secret; returns its version.
+    #[track_caller]
+    pub(crate) fn secret(&self, name: &str, value: &str) -> String {
+        let path = self.path(&format!("secrets/{name}"));
+        let headers = [("Content-Type", "text/plain")];
+        let set = self.client.call("PUT", &path, &headers, value.as_bytes()).expect(200);
+        text(&set.json()["version"])
+    }
+
     /// Sets a shell script as the handler.
     #[track_caller]
     pub(crate) fn sh(&self, kind: &str, body: &str) -> String {

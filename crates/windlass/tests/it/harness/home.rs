@@ -127,7 +127,8 @@ pub(crate) fn sha256_of(path: &Path) -> String {
     String::from_utf8_lossy(&output.stdout)[..64].to_owned()
 }
 
-fn files_below(dir: &Path) -> Vec<PathBuf> {
+/// All files below a directory.
+pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let Ok(entries) = fs::read_dir(dir) else { return files };
     for entry in entries.flatten() {

@@ -18,7 +18,7 @@ pub(crate) use api::{Client, Tenant, ids_of, text};
 pub(crate) use bedrock::{Door, JobId, Link, Reply, id_of, keys_of, request};
 pub(crate) use command::{find_keys, runtime_key, windlass};
 pub(crate) use daemon::{Cluster, Config, Daemon, refused_start};
-pub(crate) use home::{Home, OWN_NS, file_bytes_below, sha256_of, snapshot};
+pub(crate) use home::{Home, OWN_NS, file_bytes_below, files_below, sha256_of, snapshot};
 pub(crate) use lang::{Case, Stage, in_every_language};
 pub(crate) use log::field;
 pub(crate) use peer::Peer;
