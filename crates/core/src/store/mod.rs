@@ -14,10 +14,10 @@
 //! was created ahead of the store's clock without a delay is ready at once.
 //!
 //! **Durability.** `job_insert`, `job_settle`, `job_decide` and `audit_put` take a `Durability`.
-//! Other changes on behalf of clients, numbers of daemons and boot numbers are durable when the call returns.
-//! Claims, takes, renewals, beats, released numbers, progress, pieces of payloads, give-ups, purges
-//! and the times of use of keys are relaxed: a store may forget them until its next synced change,
-//! and each can be done again.
+//! Other changes on behalf of clients, numbers of daemons and boot numbers are durable when the call
+//! returns. Claims, takes, renewals, beats, released numbers, progress, pieces of payloads,
+//! give-ups, purges and the times of use of keys are relaxed: a store may forget them until its next
+//! synced change, and each can be done again.
 //!
 //! **Damage.** A job that cannot be read is `Error::Corrupt` for calls about that job or its
 //! family, and does not affect calls about others.
@@ -83,9 +83,9 @@ pub mod prelude {
 /// The whole contract. A caller holds a `dyn Store`; a store implements the traits by area.
 #[async_trait]
 pub trait Store:
-    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys + Audits
+    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + Keys
 where
-    Self: 'static,
+    Self: Audits + 'static,
 {
     fn capabilities(&self) -> Capabilities;
 
