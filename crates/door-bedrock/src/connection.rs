@@ -158,16 +158,24 @@ impl<C: Commands> Connection<C> {
         }
     }
 
-    /// Writes a reply. As long as that takes, its jobs are held for the client.
+    /// Writes a reply. As long as that takes, its jobs are held for the client, which gets the
+    /// reply even if the store hangs meanwhile. A hold that is under way at the end is waited for:
+    /// after `delivered`, it would give an end to leases that have none.
     async fn deliver(&self, response: Response, handed_out: &[HandedOut]) -> bool {
-        let mut writing = pin!(self.write(response));
-        while !handed_out.is_empty() {
-            match tokio::time::timeout(HOLD_INTERVAL, &mut writing).await {
-                Ok(written) => return written,
-                Err(_) => self.door.commands.hold(handed_out).await,
-            }
+        if handed_out.is_empty() {
+            return self.write(response).await;
         }
-        writing.await
+        let ended = CancellationToken::new();
+        let writing = async {
+            let _ended = ended.clone().drop_guard();
+            self.write(response).await
+        };
+        let holding = async {
+            while tokio::time::timeout(HOLD_INTERVAL, ended.cancelled()).await.is_err() {
+                self.door.commands.hold(handed_out).await;
+            }
+        };
+        tokio::join!(writing, holding).0
     }
 
     /// Reports whether the reply with these jobs was delivered.

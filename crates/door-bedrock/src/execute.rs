@@ -58,8 +58,8 @@ pub(crate) trait Commands: Send + Sync + 'static {
     /// Never fails: an error is a reply, too.
     async fn run(&self, request: &Request, call: Call) -> Reply;
 
-    /// The reply with these jobs is still being written: holds them for its client for at least
-    /// `HOLD_INTERVAL`. Never called without jobs.
+    /// The reply with these jobs is still being written, also while this runs: holds them for its
+    /// client for at least `HOLD_INTERVAL`. Never called without jobs.
     async fn hold(&self, handed_out: &[HandedOut]);
 
     /// The reply with these jobs was delivered. Never called without jobs.

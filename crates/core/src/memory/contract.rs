@@ -137,6 +137,7 @@ impl Waits for MemoryStore {
 #[async_trait]
 impl Claims for MemoryStore {
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
+        self.before("job_claim").await;
         let claimed = self.open()?.job_claim(&claim);
         self.answer_permitted().await;
         self.claim_answered(claimed)

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+pub(super) const SOME_BYTES: usize = 1024 * 1024;
+
 pub(super) struct Client {
     stream: TcpStream,
     received: Vec<u8>,
@@ -45,7 +47,7 @@ impl Client {
 
     /// Reads a part of a large reply.
     pub(super) async fn some(&mut self) {
-        self.stream.read_exact(&mut vec![0; 1024 * 1024]).await.unwrap();
+        self.stream.read_exact(&mut vec![0; SOME_BYTES]).await.unwrap();
     }
 
     /// Everything up to the end of the connection.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ use crate::{Options, server};
 struct Fake {
     events: mpsc::UnboundedSender<Event>,
     gate: Arc<Semaphore>,
+    holds_hang: watch::Receiver<bool>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub(super) enum Event {
     Undelivered,
 }
 
-const LARGE_BYTES: usize = 64 * 1024 * 1024;
+pub(super) const LARGE_BYTES: usize = 64 * 1024 * 1024;
 
 impl Fake {
     fn tell(&self, event: Event) {
@@ -87,6 +88,8 @@ impl Commands for Fake {
 
     async fn hold(&self, _handed_out: &[HandedOut]) {
         self.tell(Event::Held);
+        // The test may have ended.
+        let _ = self.holds_hang.clone().wait_for(|hang| !hang).await;
     }
 
     async fn delivered(&self, _handed_out: Vec<HandedOut>) {
@@ -111,6 +114,7 @@ pub(super) struct FakeDoor {
     address: SocketAddr,
     events: mpsc::UnboundedReceiver<Event>,
     gate: Arc<Semaphore>,
+    holds_hang: watch::Sender<bool>,
     shutdown: CancellationToken,
     serving: JoinHandle<std::io::Result<()>>,
 }
@@ -125,12 +129,13 @@ impl FakeDoor {
         let address = listener.local_addr().unwrap();
         let (sender, events) = mpsc::unbounded_channel();
         let gate = Arc::new(Semaphore::new(0));
-        let fake = Fake { events: sender, gate: gate.clone() };
+        let holds_hang = watch::Sender::new(false);
+        let fake = Fake { events: sender, gate: gate.clone(), holds_hang: holds_hang.subscribe() };
         let shutdown = CancellationToken::new();
         let until = shutdown.clone();
         let serving =
             tokio::spawn(async move { server::serve(listener, fake, &options, until).await });
-        FakeDoor { address, events, gate, shutdown, serving }
+        FakeDoor { address, events, gate, holds_hang, shutdown, serving }
     }
 
     pub(super) async fn client(&self) -> Client {
@@ -140,6 +145,11 @@ impl FakeDoor {
     /// Releases one held command.
     pub(super) fn let_one_pass(&self) {
         self.gate.add_permits(1);
+    }
+
+    /// Whether holds hang, as they do with a store that does not answer.
+    pub(super) fn set_holds_hang(&self, hang: bool) {
+        self.holds_hang.send_replace(hang);
     }
 
     pub(super) async fn event(&mut self) -> Event {

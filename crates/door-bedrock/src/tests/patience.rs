@@ -9,8 +9,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use windlass_net::Memory;
+use windlass_test_kit::wait::in_time;
 
-use super::fake::{Event, FakeDoor, began, options};
+use super::client::SOME_BYTES;
+use super::fake::{Event, FakeDoor, LARGE_BYTES, began, options};
 use crate::Options;
 use crate::execute::HOLD_INTERVAL;
 use crate::inbound::{Inbound, Next, Patience};
@@ -102,6 +104,22 @@ async fn a_job_is_held_for_a_client_that_reads_slowly() {
         delivered = delivered => delivered,
     };
     assert!(held > 0 && held == took.as_secs() / HOLD_INTERVAL.as_secs(), "{held} in {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_hangs_does_not_keep_the_reply_back() {
+    let mut door = FakeDoor::open().await;
+    door.set_holds_hang(true);
+    let mut client = door.client().await;
+    client.send("Large\n\n").await;
+    door.expect(began("Large")).await;
+    door.expect(Event::Held).await;
+    tokio::time::resume();
+    for _ in 0..LARGE_BYTES / SOME_BYTES {
+        in_time("more of the reply arrives", client.some()).await;
+    }
+    door.set_holds_hang(false);
+    in_time("the reply is delivered", door.expect(Event::Delivered)).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use crate::accept::{KEY_PATIENCE, step};
 use crate::api::AddJob;
 use crate::error::{Error, storage_error, store_error};
 use crate::follow_up;
+use crate::ingest::freshness::in_store;
 use crate::shared::Shared;
 
 /// The store's answer to an add.
@@ -60,7 +61,8 @@ pub(crate) async fn add(
         };
         new.push(NewJob::with(options, id, key.clone(), payload, now));
     }
-    parents_in_store(shared, &new).await?;
+    let parents: Vec<JobId> = new.iter().filter_map(|job| job.parent).collect();
+    in_store(shared, &key.tenant, &parents).await?;
     if !spools.is_empty() {
         // A known key saves writing the payloads.
         if let Some(idempotency) = idempotency
@@ -74,14 +76,6 @@ pub(crate) async fn add(
     }
     let add = Add { tenant: key.tenant.clone(), jobs: new, key: idempotency.cloned() };
     enter(shared, add, patience).await
-}
-
-/// Waits for parents that are still in the journal.
-async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result<(), Error> {
-    match jobs.iter().filter_map(|job| job.parent).max() {
-        Some(newest) => shared.fresh.require(newest).await,
-        None => Ok(()),
-    }
 }
 
 /// Adds jobs whose parents and payload pieces are already in the store.

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::error::{storage_error, store_error};
 use crate::event;
 use crate::follow_up::{look_for_family, note_held};
+use crate::ingest::freshness::in_store;
 use crate::secret;
 use crate::shared::Shared;
 
@@ -27,7 +28,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-    shared.fresh.require(id).await?;
+    in_store(shared, tenant, &[id]).await?;
     let typed = shared.store.job_typed(tenant, id).await.map_err(store_error)?;
     let typed = typed.ok_or(Error::NotFound("job"))?;
     let here = |attempt: &AttemptId| shared.running.contains(*attempt);
@@ -107,7 +108,7 @@ async fn stop(shared: &Shared, attempt: AttemptId, why: Stop) {
 }
 
 pub(crate) async fn retry(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-    shared.fresh.require(id).await?;
+    in_store(shared, tenant, &[id]).await?;
     let answer = shared.store.job_rerun(tenant, id).await.map_err(store_error)?;
     let job = changed(answer, "retried")?;
     shared.ready.announce([(job.key, 1)]);
@@ -115,7 +116,7 @@ pub(crate) async fn retry(shared: &Shared, tenant: &Tenant, id: JobId) -> Result
 }
 
 pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-    shared.fresh.require(id).await?;
+    in_store(shared, tenant, &[id]).await?;
     let answer = shared.store.job_delete(tenant, id).await.map_err(store_error)?;
     let job = changed(answer, "removed")?;
     shared.job_waiters.wake(&id);

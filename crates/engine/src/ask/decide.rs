@@ -14,6 +14,7 @@ use crate::ask::change::stop_ended;
 use crate::detach::to_its_end;
 use crate::error::{Error, store_error};
 use crate::follow_up::announce_added;
+use crate::ingest::freshness::in_store;
 use crate::shared::Shared;
 
 /// Shows jobs to a decision and carries out its edits; durable when this returns. It is done and
@@ -29,9 +30,7 @@ pub(crate) async fn decide(
     to_its_end(async move {
         let _room = room;
         let began = shared.clock.steady();
-        if let Some(newest) = needed(&shared, &targets) {
-            shared.fresh.require(newest).await?;
-        }
+        targets_in_store(&shared, &tenant, &targets).await?;
         let ask = Ask { tenant, targets, decide, durability: Durability::Synced };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
         announce_added(&shared, &decided.moved, shared.clock.since(began));
@@ -47,7 +46,7 @@ pub(crate) async fn full_job(
     tenant: &Tenant,
     id: JobId,
 ) -> Result<Option<FullJob>, Error> {
-    shared.fresh.require(id).await?;
+    in_store(shared, tenant, &[id]).await?;
     shared.store.job_full(tenant, id).await.map_err(store_error)
 }
 
@@ -64,9 +63,7 @@ pub(crate) async fn query(
     to_its_end(async move {
         let _room = room;
         let began = shared.clock.steady();
-        if let Some(newest) = shared.fresh.newest() {
-            shared.fresh.require(newest).await?;
-        }
+        everything_in_store(&shared).await?;
         let Some(sql) = shared.store.sql() else {
             return Err(Error::Conflict("this store does not support SQL queries".into()));
         };
@@ -95,12 +92,27 @@ pub(crate) async fn query(
     .await
 }
 
-/// The id up to which accepted jobs must be in the store for the decision to see them.
-fn needed(shared: &Shared, targets: &[Target]) -> Option<JobId> {
-    let of_one = |target: &Target| match target {
-        Target::Job(id) => Some(*id),
-        Target::New { only: Some(_), .. } => shared.fresh.newest(),
-        Target::New { only: None, parent } => *parent,
-    };
-    targets.iter().filter_map(of_one).max()
+/// Waits until the store has everything that the decision must see.
+async fn targets_in_store(
+    shared: &Shared,
+    tenant: &Tenant,
+    targets: &[Target],
+) -> Result<(), Error> {
+    let mut ids = Vec::new();
+    for target in targets {
+        match target {
+            Target::Job(id) => ids.push(*id),
+            Target::New { only: None, parent } => ids.extend(*parent),
+            // Any job may be the one that keeps it from being added.
+            Target::New { only: Some(_), .. } => return everything_in_store(shared).await,
+        }
+    }
+    in_store(shared, tenant, &ids).await
+}
+
+async fn everything_in_store(shared: &Shared) -> Result<(), Error> {
+    match shared.fresh.newest() {
+        Some(newest) => shared.fresh.require(newest).await,
+        None => Ok(()),
+    }
 }

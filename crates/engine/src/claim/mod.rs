@@ -19,7 +19,7 @@
 //! and then asks the store, not the scheduler's estimates.
 //!
 //! **Waiting.** A worker that finds nothing waits in the `Waitlist`. It enters the list before it
-//! looks, so it misses nothing.
+//! looks, so it misses nothing. A look has bounds: one that reaches them is repeated after a pause.
 //!
 //! **Giving back.** Jobs claimed for a caller that disconnected are released. Those of a take are
 //! made what they were (`untake`), also if their door reports that they did not reach the worker.

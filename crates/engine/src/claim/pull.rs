@@ -12,7 +12,7 @@ use windlass_core::store::{
 use crate::api::PullClaim;
 use crate::claim::interest::{Interest, Pattern};
 use crate::claim::reserve::Reservation;
-use crate::claim::wait::{self, Serving};
+use crate::claim::wait::{self, Looked, Serving};
 use crate::error::{Error, store_error};
 use crate::follow_up;
 use crate::settle::verdict;
@@ -20,9 +20,9 @@ use crate::shared::Shared;
 
 /// Types that one claim chooses from; at least as many as it wants jobs.
 const TYPES_MAX: u32 = 64;
-/// Pages that one claim reads in search of a matching type; the next claim continues there.
+/// Pages that one look reads in search of a matching type; the next one continues there.
 const PAGES_MAX: usize = 100;
-/// Attempts at a claim when others are faster; then the worker waits its turn.
+/// Claims that one look tries while others are faster; then the worker pauses.
 const TRIES_MAX: usize = 16;
 
 /// Claims jobs for a worker; waits when there are none.
@@ -37,11 +37,11 @@ pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Cl
         hidden: false,
     };
     let (wait, wish) = (wish.wait, Arc::new(wish));
-    let attempt = move |shared| claim_now(shared, wish.clone());
+    let look = move |shared| claim_now(shared, wish.clone());
     let has = |claimed: &Vec<Claimed>, key: &TypeKey| {
         claimed.iter().any(|claimed| claimed.job.key == *key)
     };
-    let serving = Serving { attempt, has, back: hand_back };
+    let serving = Serving { look, has, back: hand_back };
     let claimed = wait::serve(&shared, interest, wait, serving).await?.unwrap_or_default();
     follow_up::pulled(&shared, claimed.iter().map(|claimed| &claimed.job));
     Ok(claimed)
@@ -50,11 +50,17 @@ pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Cl
 async fn claim_now(
     shared: Arc<Shared>,
     wish: Arc<PullClaim>,
-) -> Result<Option<Vec<Claimed>>, Error> {
+) -> Result<Looked<Vec<Claimed>>, Error> {
     for _ in 0..TRIES_MAX {
-        let reservations = reserve(&shared, &wish, types(&shared, &wish).await?);
+        let types = match types(&shared, &wish).await? {
+            Looked::Found(types) => types,
+            Looked::Nothing => return Ok(Looked::Nothing),
+            Looked::CutShort => return Ok(Looked::CutShort),
+        };
+        let reservations = reserve(&shared, &wish, types);
         if reservations.is_empty() {
-            return Ok(None);
+            // Others have just used what the rates of these types allow.
+            continue;
         }
         let hold = Hold::For(wish.lease);
         let claimed = super::claim(&shared, reservations, hold, PULL_PAYLOAD_BYTES_MAX).await;
@@ -62,10 +68,10 @@ async fn claim_now(
         let (filled, _) = claimed.map_err(store_error)?;
         let claimed: Vec<Claimed> = filled.into_iter().flat_map(|(jobs, _)| jobs).collect();
         if !claimed.is_empty() {
-            return Ok(Some(claimed));
+            return Ok(Looked::Found(claimed));
         }
     }
-    Ok(None)
+    Ok(Looked::CutShort)
 }
 
 /// Reserves jobs of these types, in random order, up to the limit.
@@ -89,8 +95,9 @@ fn reserve(
     reservations
 }
 
-/// Some of the matching open types. If there are very many, each claim gets the next page.
-async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Error> {
+/// Some of the matching open types, at least one of which may start a job. If there are very many,
+/// each look gets the next page.
+async fn types(shared: &Shared, wish: &PullClaim) -> Result<Looked<Vec<WaitingType>>, Error> {
     let mut after = shared.cursors.get(&wish.tenant, &wish.types);
     let mut from_start = after.is_none();
     let mut looked_again = false;
@@ -114,14 +121,19 @@ async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Er
         let now = shared.clock.steady();
         let startable =
             types.iter().any(|of_type| shared.ready.scheduler().may_start(of_type, now));
+        if !startable && !types.is_empty() {
+            // These types rest. If their rates have changed, that is over earlier than the
+            // dispatcher knows, which wakes workers then.
+            shared.ready.dispatch_wake.notify_one();
+        }
         if startable || (at_end && from_start) {
             shared.cursors.set(&wish.tenant, &wish.types, after);
-            return Ok(types);
+            return Ok(if startable { Looked::Found(types) } else { Looked::Nothing });
         }
         from_start |= at_end;
     }
     shared.cursors.set(&wish.tenant, &wish.types, after);
-    Ok(Vec::new())
+    Ok(Looked::CutShort)
 }
 
 /// Releases jobs of a worker that disconnected.

@@ -13,7 +13,7 @@ use windlass_core::{Invalid, Payload, TypeKey, TypeSettings};
 use crate::claim::interest::{Interest, Pattern};
 use crate::claim::reserve::Reservation;
 use crate::claim::untake::{self, PayloadBefore, Starts, Taken};
-use crate::claim::wait::{self, Serving};
+use crate::claim::wait::{self, Looked, Serving};
 use crate::error::{Error, store_error};
 use crate::follow_up;
 use crate::shared::Shared;
@@ -38,17 +38,17 @@ pub(crate) async fn take(
         payload_bytes_max: take.payload_bytes_max,
         hidden: take.hidden,
     };
-    let attempt = move |shared| take_now(shared, take.clone());
+    let look = move |shared| take_now(shared, take.clone());
     let has = |answer: &TakeAnswer, key: &TypeKey| {
         answer.given.iter().any(|taken| taken.before.job.key == *key)
     };
-    let serving = Serving { attempt, has, back: hand_back };
+    let serving = Serving { look, has, back: hand_back };
     let answer = wait::serve(&shared, interest, wait, serving).await?.unwrap_or_default();
     follow_up::pulled(&shared, answer.given.iter().map(|taken| &taken.job));
     Ok(answer)
 }
 
-async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnswer>, Error> {
+async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Looked<TakeAnswer>, Error> {
     let mut looked_again = false;
     for _ in 0..PIECES_MAX {
         let rates = Arc::new(RateReservations::new(shared.clone()));
@@ -66,7 +66,7 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
         let answer = shared.daemon.tokens.claim(store, under).await.map_err(store_error)?;
         taken(&shared, &answer, &rates);
         if !answer.given.is_empty() || answer.kept > 0 {
-            return Ok(Some(answer));
+            return Ok(Looked::Found(answer));
         }
         if answer.full && shared.ready.set_limit_hit() && !looked_again {
             // Room that came before this was not announced: look again. Room that comes from now on
@@ -76,10 +76,10 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
         }
         take.after = answer.next;
         if take.after.is_none() {
-            return Ok(None);
+            return Ok(Looked::Nothing);
         }
     }
-    Ok(None)
+    Ok(Looked::CutShort)
 }
 
 /// Updates the scheduler and announces what changed.

@@ -138,6 +138,14 @@ impl Table {
         }
     }
 
+    /// The wake-up of a waiter with this interest was not used: the next in line gets it.
+    fn pass_on(&mut self, call: Option<Call>, interest: &Interest) {
+        if let Some(Call::Ready(key)) = call {
+            let globs = self.globs_of(&key);
+            self.wake_line(&key, interest.line(), 1, &globs);
+        }
+    }
+
     /// The waiters for these patterns.
     fn lines_of(&self, key: &TypeKey, globs: &[String]) -> impl Iterator<Item = &Lines> {
         let of_tenant = self.globs.get(&key.tenant);
@@ -244,7 +252,7 @@ pub(crate) struct Entry<'a> {
     waitlist: &'a Waitlist,
     ticket: Ticket,
     wake: Arc<Notify>,
-    /// Why it was woken, until it has looked.
+    /// Why it was woken, until a look has shown that there is nothing, or a job of that type.
     pending: Option<Call>,
 }
 
@@ -262,8 +270,10 @@ impl Entry<'_> {
         let Some(waiter) = table.waiters.get_mut(&self.ticket) else { return false };
         let Some(call) = waiter.call.take() else { return false };
         let interest = waiter.interest.clone();
+        let before = self.pending.replace(call);
+        // Before it stands in line again: it looks in any case.
+        table.pass_on(before, &interest);
         table.stand(self.ticket, &interest);
-        self.pending = Some(call);
         true
     }
 
@@ -281,12 +291,8 @@ impl Drop for Entry<'_> {
         let mut table = self.waitlist.table();
         let Some(waiter) = table.waiters.remove(&self.ticket) else { return };
         table.leave(self.ticket, &waiter.interest);
-        // An unused wake-up goes to the next in line.
-        for call in [self.pending.take(), waiter.call].into_iter().flatten() {
-            if let Call::Ready(key) = call {
-                let globs = table.globs_of(&key);
-                table.wake_line(&key, waiter.interest.line(), 1, &globs);
-            }
+        for call in [self.pending.take(), waiter.call] {
+            table.pass_on(call, &waiter.interest);
         }
     }
 }

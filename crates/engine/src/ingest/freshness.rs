@@ -1,5 +1,5 @@
-//! How far this daemon's adds have been ingested. A claim, a read or a change waits briefly until
-//! the store has everything that was answered before.
+//! How far this daemon's adds have been ingested. A claim waits briefly until the store has
+//! everything that was answered before; a read or a change of jobs, until it has these.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use windlass_core::JobId;
+use windlass_core::{JobId, Tenant};
 
 use crate::error::Error;
+use crate::shared::Shared;
 
 /// How long a claim waits for the ingest of recent adds.
 pub(crate) const FRESH_CLAIM: Duration = Duration::from_millis(500);
@@ -57,7 +58,7 @@ impl Freshness {
     /// Waits until the store has every job up to `id` that this daemon accepted; false after
     /// `patience`.
     pub(crate) async fn up_to(&self, id: JobId, patience: Duration) -> bool {
-        let target = id.get().min(self.appended.load(Ordering::SeqCst));
+        let target = self.target(id);
         let is_there = || self.ingested.load(Ordering::SeqCst) >= target;
         if is_there() {
             return true;
@@ -84,7 +85,8 @@ impl Freshness {
         }
     }
 
-    /// Waits until the store has this job, because jobs are changed only there.
+    /// Waits until the store has every job up to `id` that this daemon accepted, for changes that
+    /// depend on all of them.
     pub(crate) async fn require(&self, id: JobId) -> Result<(), Error> {
         if self.up_to(id, FRESH_CHANGE).await {
             return Ok(());
@@ -95,5 +97,37 @@ impl Freshness {
     /// The newest answered id.
     pub(crate) fn newest(&self) -> Option<JobId> {
         JobId::new(self.appended.load(Ordering::SeqCst))
+    }
+
+    /// The position at which the store has every job up to `id` that was answered until now.
+    fn target(&self, id: JobId) -> i64 {
+        id.get().min(self.appended.load(Ordering::SeqCst))
+    }
+
+    /// Whether the store has every job up to `id` that was answered until now.
+    fn has(&self, id: JobId) -> bool {
+        self.ingested.load(Ordering::SeqCst) >= self.target(id)
+    }
+}
+
+/// Waits until the store has these jobs, because jobs are changed only there. For jobs that it has
+/// already, however new their ids are, others in the journal do not matter: their families are in
+/// the store too, because a job with a parent never goes into the journal, and a job cannot get
+/// children while it is there.
+pub(crate) async fn in_store(shared: &Shared, tenant: &Tenant, ids: &[JobId]) -> Result<(), Error> {
+    let newer = || ids.iter().copied().filter(|id| !shared.fresh.has(*id));
+    let Some(newest) = newer().max() else { return Ok(()) };
+    let found = async {
+        for id in newer() {
+            if !matches!(shared.store.job_get(tenant, id).await, Ok(Some(_))) {
+                // Not there, or the store does not say: only ingest can tell.
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = found => Ok(()),
+        required = shared.fresh.require(newest) => required,
     }
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PULL_PAYLOAD_BYTES_MAX};
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
-use windlass_core::store::{Durability, Insert, LeaseRef};
+use windlass_core::store::{Durability, EndRequest, Insert, LeaseRef};
 use windlass_core::time::SystemClock;
 use windlass_core::{Clock, Job, JobId, NewJob, Payload, Status, TypeKey, TypeSettings};
 use windlass_engine::api::{PullClaim, PullFinish};
@@ -96,6 +96,47 @@ async fn room_that_comes_while_a_worker_looks_is_not_missed() {
     finish(&daemon.engine, &first.job).await;
     store.hold_answers(false);
     assert_eq!(second.await.unwrap(), 1);
+}
+
+/// Another daemon is faster each time, and adds a job of the next type. Nothing announces that one,
+/// and no poll heals this.
+#[tokio::test]
+async fn a_worker_that_waits_gets_a_job_however_often_others_were_faster() {
+    const RACES: usize = 40;
+    let store = Arc::new(MemoryStore::default());
+    let seldom = |options: &mut Options| {
+        (options.poll_min, options.poll_max) = (10 * PATIENCE, 10 * PATIENCE);
+    };
+    let daemon = Daemon::start_on(store.clone(), seldom).await;
+    let id = |race: usize| JobId::new(race as i64 + 1).unwrap();
+    let tenant = key("acme", "t").tenant;
+    let races = Arc::new(Mutex::new(0..RACES));
+    store.set_hook({
+        let (store, tenant, races) = (Arc::downgrade(&store), tenant.clone(), races.clone());
+        move |call| {
+            let race = (call == "job_claim").then(|| races.lock().unwrap().next()).flatten();
+            let (store, tenant) = (store.upgrade().unwrap(), tenant.clone());
+            async move {
+                if let Some(race) = race {
+                    let keep = Duration::ZERO;
+                    store.job_cancel(EndRequest { tenant, id: id(race), keep }).await.unwrap();
+                    insert(&store, id(race + 1)).await;
+                }
+            }
+        }
+    });
+    insert(&store, id(0)).await;
+    let wish = PullClaim { wait: PATIENCE, ..pull(&key("acme", "t"), &["t*"], 1) };
+    let claimed = daemon.engine.claim(wish).await.unwrap();
+    assert_eq!(claimed.iter().map(|claimed| claimed.job.id).collect::<Vec<_>>(), [id(RACES)]);
+}
+
+/// As another daemon does: each job is of a type of its own.
+async fn insert(store: &MemoryStore, id: JobId) {
+    let of = key("acme", &format!("t{id}"));
+    let jobs = vec![NewJob::new(id, of, Payload::Inline("x".into()), SystemClock.now())];
+    let insert = Insert { jobs, keys: Vec::new(), mark: None, durability: Durability::Relaxed };
+    store.job_insert(insert).await.unwrap();
 }
 
 /// A job of another type ends during each look.

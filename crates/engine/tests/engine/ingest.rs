@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use windlass_core::edit::{Decide, Decision, Target};
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
 use windlass_core::{AddOptions, JobId, State, TypeKey};
@@ -107,6 +108,46 @@ async fn a_job_that_was_removed_does_not_come_back_after_a_batch_that_took_ages(
     let behind = add_small(&daemon, &t).await;
     comes_to(&store, &t, behind).await;
     assert!(!is_in(&store, &t, removed).await);
+}
+
+/// The store decides the second add itself, so it has the second job before the first.
+#[tokio::test]
+async fn a_change_of_a_job_that_is_in_the_store_does_not_wait_for_the_journal() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let (engine, t) = (&daemon.engine, key("acme", "t"));
+    store.hold_inserts(true);
+    let behind = add_small(&daemon, &t).await;
+    let mut unique = jobs(&["x"]);
+    unique[0].options.unique = Some("k".into());
+    let there = engine.add(&t, unique, None).await.unwrap().ids[0];
+    let newer = add_small(&daemon, &t).await;
+    assert!(behind < there && there < newer);
+
+    engine.job_cancel(&t.tenant, there).await.unwrap();
+    engine.job_retry(&t.tenant, there).await.unwrap();
+    assert!(engine.full_job(&t.tenant, there).await.unwrap().is_some());
+    let nothing: Decide = Arc::new(|_, seen| {
+        assert!(seen.job.is_some());
+        Ok(Decision { edits: Vec::new(), id: None })
+    });
+    engine.decide(&t.tenant, vec![Target::Job(there)], nothing.clone()).await.unwrap();
+    let claimed = engine.claim(wish(&t, Duration::ZERO)).await.unwrap();
+    assert_eq!(claimed[0].job.id, there);
+    let mut child = jobs(&["x"]);
+    child[0].options.parent = Some(there);
+    engine.add(&t, child, None).await.unwrap();
+
+    // One that is in the journal is waited for.
+    let together = vec![Target::Job(there), Target::Job(behind)];
+    let mut deciding = Box::pin(engine.decide(&t.tenant, together, nothing));
+    let mut cancelling = Box::pin(engine.job_cancel(&t.tenant, behind));
+    assert!(futures_util::poll!(&mut deciding).is_pending());
+    assert!(futures_util::poll!(&mut cancelling).is_pending());
+    store.hold_inserts(false);
+    in_time("both are in the store", deciding).await.unwrap();
+    in_time("the job is cancelled", cancelling).await.unwrap();
+    assert_eq!(ended(&daemon, &t, behind).await, State::Cancelled);
 }
 
 /// The files of large payloads.

@@ -67,7 +67,9 @@ fn a_wake_up_during_a_look_is_not_lost() {
     waitlist.wake([(&key("t"), 1)]);
     assert_eq!(woken(&mut places), [0]);
     waitlist.wake([(&key("t"), 1)]);
+    places[0].checked(|_| true);
     assert_eq!(woken(&mut places), [0], "it looks once more");
+    places[0].checked(|_| true);
     waitlist.wake([(&key("t"), 2)]);
     assert_eq!(woken(&mut places), [0, 1]);
 }
@@ -89,6 +91,19 @@ fn a_worker_that_disconnects_passes_its_wake_up_on() {
     assert!(woken(&mut places).is_empty(), "it had looked");
     drop(places);
     assert!(nobody_is_left(&waitlist));
+}
+
+#[test]
+fn a_worker_whose_look_was_cut_short_keeps_its_wake_up_until_another_one_comes() {
+    let waitlist = Waitlist::default();
+    let mut places: Vec<_> = (0..2).map(|_| enter(&waitlist, interest(&["t", "u"]))).collect();
+    waitlist.wake([(&key("t"), 1)]);
+    assert_eq!(woken(&mut places), [0]);
+    waitlist.wake([(&key("u"), 1)]);
+    assert_eq!(woken(&mut places), [0, 1], "the second one is woken for the first type");
+    places[0].checked(|key| key.name.as_str() == "u");
+    places.remove(0);
+    assert!(woken(&mut places).is_empty(), "it has used the last one");
 }
 
 #[test]
