@@ -7,8 +7,8 @@ pub(crate) struct Scale {
     /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: single operations of
     /// each kind.
     pub(crate) lone: usize,
-    /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`, `cell-commands`: rounds of which the median
-    /// counts, and, except in the last of these rows, the duration of each.
+    /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`, `cell-commands`: rounds of
+    /// which the median counts, and, except in the last two of these rows, the duration of each.
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
     /// `bulk-adds` and `bedrock-cycles`: how long ingest may take to catch up.

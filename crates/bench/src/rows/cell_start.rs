@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use async_trait::async_trait;
@@ -23,7 +23,7 @@ use crate::scale::Scale;
 const LATER_MS_MAX: f64 = 20.0;
 const LANGUAGES: [(Lang, &str); 2] = [(Lang::Python, "return 200"), (Lang::Node, "return 200")];
 /// Longer than any start.
-const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(60);
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     let dir = tempfile::Builder::new().prefix("cell-start-").tempdir_in(dir)?;
@@ -67,7 +67,7 @@ async fn start(
     lang: Lang,
     body: &str,
     number: u64,
-) -> anyhow::Result<std::time::Duration> {
+) -> anyhow::Result<Duration> {
     let id = JobId::new(number.cast_signed() + 1).context("an id above 0")?;
     let key = TypeKey::new("bench", &format!("type{number}"))?;
     let payload = Payload::Inline(Bytes::new());
