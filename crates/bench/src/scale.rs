@@ -7,8 +7,8 @@ pub(crate) struct Scale {
     /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: single operations of
     /// each kind.
     pub(crate) lone: usize,
-    /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`: rounds of which the median
-    /// counts, and, except in the last of these rows, the duration of each.
+    /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`, `cell-commands`: rounds of
+    /// which the median counts, and, except in the last two of these rows, the duration of each.
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
     /// `bulk-adds` and `bedrock-cycles`: how long ingest may take to catch up.
@@ -18,7 +18,7 @@ pub(crate) struct Scale {
     /// `backlog`: waiting jobs in the shallow and in the deep queue.
     pub(crate) shallow: u64,
     pub(crate) deep: u64,
-    /// `warm-contexts` and `backlog`: duration of each phase.
+    /// `warm-contexts`, `backlog` and `cell-commands`: duration of each phase, or the most of it.
     pub(crate) phase: Duration,
     /// `bedrock-cycles`: waiting jobs beside the cycles, from none to many.
     pub(crate) queued: [u64; 3],
@@ -26,8 +26,10 @@ pub(crate) struct Scale {
     pub(crate) queued_phase: Duration,
     /// `bedrock-cycles`: connections that wait for a job.
     pub(crate) waiting: u64,
-    /// `jobd-commands`: rows of the table per round.
+    /// `jobd-commands` and `cell-commands`: rows of the table, or jobs, per round.
     pub(crate) commands: u64,
+    /// `cell-start`: contexts of each kind.
+    pub(crate) starts: u64,
     /// `many-types`: waiting types, and the tenants that have them.
     pub(crate) types: (u64, u64),
 }
@@ -49,6 +51,7 @@ impl Scale {
                 queued_phase: Duration::from_millis(200),
                 waiting: 1000,
                 commands: 300,
+                starts: 5,
                 types: (20_000, 200),
             };
         }
@@ -66,6 +69,7 @@ impl Scale {
             queued_phase: Duration::from_secs(5),
             waiting: 10_000,
             commands: 3000,
+            starts: 40,
             types: (1_000_000, 10_000),
         }
     }

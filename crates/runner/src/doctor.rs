@@ -45,6 +45,7 @@ pub enum LayerStatus {
 const TRIAL_MAX: Duration = Duration::from_secs(30);
 /// Limits that are low enough to be reached at once.
 const TRIAL_MEMORY: u64 = 32 * 1024 * 1024;
+const TRIAL_SCRATCH: u64 = 8 * 1024 * 1024;
 const TRIAL_CPU: Duration = Duration::from_secs(1);
 const TRIAL_FILE: u64 = 64 * 1024;
 const TRIAL_PROCESSES: u32 = 3;
@@ -80,6 +81,9 @@ exit 0
 "#;
 /// Allocates memory until it fails.
 const HOG_MEMORY: &str = "exec tail /dev/zero";
+/// The same in several processes, none of which has all of it.
+const HOG_TOGETHER: &str = "for i in 1 2 3 4 5 6 7 8; do
+  (while :; do tail /dev/zero 2> /dev/null; done) & done; wait";
 const HOG_CPU: &str = "while :; do :; done";
 const HOG_FILE: &str = "exec cat /dev/zero > file";
 const HOG_PROCESSES: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; wait";
@@ -339,6 +343,7 @@ impl Trial {
         let size = |bytes: Option<u64>| bytes.map_or("no limit".to_owned(), format_size);
         let time = |time: Option<Duration>| time.map_or("no limit".to_owned(), format_duration);
         let memory = Limits { memory: Some(TRIAL_MEMORY), ..none() };
+        let together = Limits { scratch: Some(TRIAL_SCRATCH), ..memory.clone() };
         let cpu = Limits { cpu: Some(TRIAL_CPU), ..none() };
         let file_size = Limits { file_size: Some(TRIAL_FILE), ..none() };
         let processes = Limits { processes: Some(TRIAL_PROCESSES), ..none() };
@@ -346,6 +351,14 @@ impl Trial {
         let binds = "counted while a handler runs; the kernel limits its threads";
         vec![
             self.limit("memory", HOG_MEMORY, memory, "memory", size(configured.memory)).await,
+            self.limit(
+                "memory of all processes",
+                HOG_TOGETHER,
+                together,
+                "all its processes together",
+                format!("{}, {}", size(configured.memory), self.memory_is_bounded_by()),
+            )
+            .await,
             self.limit("processor time", HOG_CPU, cpu, "options.cpu", time(configured.cpu)).await,
             self.limit("file size", HOG_FILE, file_size, "file_size", size(configured.file_size))
                 .await,
@@ -358,6 +371,16 @@ impl Trial {
             )
             .await,
         ]
+    }
+
+    fn memory_is_bounded_by(&self) -> String {
+        let missing = self.runner.layers().missing.iter().find(|missing| missing.is_groups());
+        match missing {
+            None => "by control groups, which count scratch space, too".into(),
+            Some(missing) => {
+                format!("added up while a handler runs: no {missing}")
+            }
+        }
     }
 
     /// In force if a handler that exceeds the limit is ended for this reason.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -12,13 +12,17 @@ use windlass_core::secret::OpenSecrets;
 use windlass_core::{Handler, Invalid, Job, Lang};
 
 use crate::Ground;
+use crate::cell::{Streams, Variables};
 use crate::context::language::find_program;
 use crate::isolate::{Order, Places};
 use crate::scratch::AttemptDir;
-use crate::tree::{self, Main};
+use crate::spare::{Seat, Started, Use};
+use crate::tree;
 
 /// Name of the file with the script of a handler of sh.
 const SCRIPT: &str = "script";
+/// Variables that differ between jobs of one handler.
+const OF_JOB: [&str; 3] = ["WINDLASS_JOB_ID", "WINDLASS_ATTEMPT", "WINDLASS_CHILDREN"];
 
 /// Everything needed to start the process of one attempt.
 pub(crate) struct Launch {
@@ -39,23 +43,69 @@ pub(crate) enum NotStarted {
 }
 
 impl Launch {
-    /// Starts the process. Blocks for some milliseconds.
-    pub(crate) fn start(&self) -> Result<(Main, AttemptDir), NotStarted> {
+    /// Starts the process. Blocks for some milliseconds, unless a cell waits for it.
+    pub(crate) fn start(&self) -> Result<Started, NotStarted> {
+        if self.ground.isolation.keeps_cells() {
+            return self.start_in_kept_cell();
+        }
         let dir = self.ground.scratch.attempt(self.job.id).map_err(NotStarted::Exhausted)?;
         let places = self.ground.isolation.places(&dir);
-        let order = Order {
-            argv: self.words(&dir, &places)?,
-            env: self.environment(&places),
-            stdin: Stdio::piped(),
+        let argv = self.words(&dir, &places)?;
+        let (env, program) = (self.environment(&places), self.program());
+        let order = self.order(argv, env, &dir, &program, Stdio::piped());
+        let mut main = self.ground.isolation.start(order, &self.ground.scratch.gate)?;
+        let piped = "all three streams are piped";
+        let streams = Streams {
+            stdin: main.child.stdin.take().expect(piped),
+            stdout: main.child.stdout.take().expect(piped),
+            stderr: main.child.stderr.take().expect(piped),
+        };
+        Ok(Started { seat: Seat { main, _dir: dir, use_for: None, jobs: 0 }, streams })
+    }
+
+    /// In a cell that has run other jobs of the same handler, or that will.
+    fn start_in_kept_cell(&self) -> Result<Started, NotStarted> {
+        let isolation = &self.ground.isolation;
+        let (of_job, env): (Variables, Variables) = self
+            .environment(&isolation.places_inside())
+            .into_iter()
+            .partition(|(name, _)| OF_JOB.iter().any(|of_job| name == of_job));
+        let (handler, network) = (Arc::clone(&self.handler), self.network.clone());
+        let use_for = Use { handler, network, env };
+        while let Some(seat) = self.ground.spares.take(&use_for) {
+            // One that died while it waited is not missed.
+            if let Ok(started) = seat.start(&of_job) {
+                return Ok(started);
+            }
+        }
+        let dir = self.ground.scratch.cell().map_err(NotStarted::Exhausted)?;
+        let argv = self.words(&dir, &isolation.places(&dir))?;
+        let (name, program) = (argv[0].clone(), self.program());
+        let order = self.order(argv, use_for.env.clone(), &dir, &program, Stdio::null());
+        let main = isolation.open(order, &self.ground.scratch.gate)?;
+        let seat = Seat { main, _dir: dir, use_for: Some(use_for), jobs: 0 };
+        seat.start(&of_job).map_err(|reason| isolation.not_started(&name, reason))
+    }
+
+    fn order<'a>(
+        &'a self,
+        argv: Vec<OsString>,
+        env: Variables,
+        dir: &'a AttemptDir,
+        program: &'a Path,
+        stdin: Stdio,
+    ) -> Order<'a> {
+        Order {
+            argv,
+            env,
+            stdin,
             channels: None,
-            dir: &dir,
-            program: &self.program(),
+            dir,
+            program,
             tenant: &self.job.key.tenant,
             limits: &self.handler.spec.options.limits,
             network: self.network.clone(),
-        };
-        let main = self.ground.isolation.start(order, &self.ground.scratch.gate)?;
-        Ok((main, dir))
+        }
     }
 
     /// The program, if its installation may be read: only if it was found in the daemon's own

@@ -20,6 +20,7 @@
 //! | `output`, `tail` | the output of a handler: its log and the jobs it emits |
 //! | `mask` | hides the values of secrets in what a handler says |
 //! | `payload` | the payload as a handler receives it, piece by piece |
+//! | `spare` | cells of `sh` and `exec` that wait for the next job |
 //! | `scratch`, `remove` | the private directories of attempts, and how they are removed |
 //! | `http`, `http_batch` | requests for one job, and for many at once |
 //! | `http_client` | their connections, each decided by the handler's policy |
@@ -50,6 +51,7 @@ mod proc;
 mod process;
 mod remove;
 mod scratch;
+mod spare;
 mod stop;
 mod tail;
 mod tree;
@@ -74,6 +76,7 @@ pub use crate::isolate::{IsolationOptions, Landlock, Layers, Level, Missing};
 use crate::network::{NetworkOptions, Policies};
 use crate::process::Processes;
 use crate::scratch::Scratch;
+use crate::spare::Spares;
 use crate::stop::Stops;
 
 /// How handlers are run on this machine.
@@ -118,6 +121,8 @@ pub enum Error {
 
 /// What every process of a handler is started with.
 pub(crate) struct Ground {
+    /// First: waiting cells end before what they need.
+    spares: Arc<Spares>,
     scratch: Scratch,
     isolation: Isolation,
     policies: Arc<Policies>,
@@ -151,8 +156,8 @@ impl LocalRunner {
         let isolation = Isolation::new(&options.isolation, &options.path, &scratch)?;
         let policies = Arc::new(Policies::new(options.network.clone()));
         let http = Http::new(Arc::clone(&policies))?;
-        let ground = Ground { scratch, isolation, policies, path: options.path.as_str().into() };
-        let ground = Arc::new(ground);
+        let (spares, path) = (Arc::default(), options.path.as_str().into());
+        let ground = Arc::new(Ground { scratch, isolation, policies, spares, path });
         Ok(LocalRunner {
             stops: Arc::new(Stops::default()),
             processes: Processes::new(Arc::clone(&ground), &options),
@@ -238,7 +243,11 @@ impl Runner for LocalRunner {
 
     async fn close(&self) {
         self.contexts.close().await;
-        let gate = Arc::clone(&self.ground.scratch.gate);
-        let _ = tokio::task::spawn_blocking(move || gate.close()).await;
+        let ground = Arc::clone(&self.ground);
+        let close = move || {
+            ground.spares.close();
+            ground.scratch.gate.close();
+        };
+        let _ = tokio::task::spawn_blocking(close).await;
     }
 }

@@ -71,13 +71,17 @@ pub(crate) fn ignore_requests_to_end() -> io::Result<()> {
 
 /// Becomes readable when the process exits, and stays so, without reaping the process. It must not
 /// have been reaped before.
-#[allow(unsafe_code)]
 pub(crate) fn exit_of(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
-    let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
+    watch_input(rustix::process::pidfd_open(process, PidfdFlags::empty())?)
+}
+
+/// Tells when the descriptor can be read.
+#[allow(unsafe_code)]
+pub(crate) fn watch_input(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor for as long as it lives, and the
     // `AsyncFd` owns it.
-    let exit = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) };
-    Ok(exit?)
+    let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+    Ok(watched?)
 }
 
 /// The addresses of all network interfaces.

@@ -12,6 +12,7 @@
 use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -34,10 +35,9 @@ use crate::mask::Mask;
 use crate::os;
 use crate::output::{Output, Stream};
 use crate::payload::PayloadReader;
-use crate::scratch::AttemptDir;
+use crate::spare::{Seat, Started};
 use crate::stop::Watch;
-use crate::tree::Main;
-use crate::{Ground, Options};
+use crate::{Ground, Options, cell};
 
 /// Attempts to start a process while the machine is at a limit, before the job is returned.
 const START_TRIES_MAX: u32 = 5;
@@ -115,7 +115,7 @@ impl Processes {
             let launch = Arc::clone(&launch);
             let start = move || (Instant::now(), launch.start());
             match tokio::task::spawn_blocking(start).await {
-                Ok((began, Ok(process))) => match Running::new(process) {
+                Ok((began, Ok(started))) => match Running::new(started) {
                     Ok(running) => {
                         return Ok((began, Attempt::Running(Box::new(running), payload)));
                     }
@@ -152,8 +152,7 @@ impl Processes {
                 let limits = (time_left, counter);
                 let ending =
                     running.run_to_end(assignment.id, payload, limits, watch, &mut output).await;
-                // A directory may be large, and removing it blocks.
-                let _ = tokio::task::spawn_blocking(move || drop(running)).await;
+                self.clear(*running).await;
                 ending
             }
         };
@@ -162,6 +161,21 @@ impl Processes {
         let (log, emitted) = output.finish();
         let report = Report { status, stopped, data: None, log, emitted, run_time };
         reports.ended(assignment.id, report).await;
+    }
+}
+
+impl Processes {
+    /// Keeps the cell for another job if it can run one, and removes everything else.
+    async fn clear(&self, running: Running) {
+        let Running { seat, is_usable, .. } = running;
+        let removed = match is_usable {
+            true => self.ground.spares.put(seat),
+            false => Some(seat),
+        };
+        if let Some(seat) = removed {
+            // A directory may be large, and removing it blocks.
+            let _ = tokio::task::spawn_blocking(move || drop(seat)).await;
+        }
     }
 }
 
@@ -223,8 +237,7 @@ fn verdict(ending: &Ending, limit: Duration, output: &mut Output) -> (Status, Op
                 (status_of(code), None)
             }
             None => {
-                let limit = isolate::limit_reached(*status);
-                output.note(&format!("ended by {status}{limit}"));
+                output.note(&isolate::describe_end(*status));
                 (Status::ERROR, None)
             }
         },
@@ -242,23 +255,28 @@ fn status_of(exit_code: i32) -> Status {
 
 /// A started process. Dropping it kills all of it, then removes its directory.
 struct Running {
-    main: Main,
-    _dir: AttemptDir,
-    /// Becomes readable when the process exits, before it is reaped.
+    seat: Seat,
+    /// Becomes readable when the process exits, before it is reaped; in a cell that runs one job
+    /// after another, when the cell does.
     exit: AsyncFd<OwnedFd>,
+    /// The answers of such a cell.
+    answers: Option<AsyncFd<OwnedFd>>,
+    /// Whether the cell can run another job.
+    is_usable: bool,
     stdin: Option<ChildStdin>,
     stdout: ChildStdout,
     stderr: ChildStderr,
 }
 
 impl Running {
-    fn new((mut main, dir): (Main, AttemptDir)) -> io::Result<Running> {
-        let piped = "all three streams are piped";
-        let stdin = ChildStdin::from_std(main.child.stdin.take().expect(piped))?;
-        let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
-        let stderr = ChildStderr::from_std(main.child.stderr.take().expect(piped))?;
-        let exit = os::exit_of(main.pid())?;
-        Ok(Running { main, _dir: dir, exit, stdin: Some(stdin), stdout, stderr })
+    fn new(Started { seat, streams }: Started) -> io::Result<Running> {
+        let stdin = Some(ChildStdin::from_std(streams.stdin)?);
+        let stdout = ChildStdout::from_std(streams.stdout)?;
+        let stderr = ChildStderr::from_std(streams.stderr)?;
+        let exit = os::exit_of(seat.main.pid())?;
+        let answers = seat.use_for.as_ref().and(seat.main.control.as_ref());
+        let answers = answers.map(|control| os::watch_input(control.try_clone()?)).transpose()?;
+        Ok(Running { seat, exit, answers, is_usable: false, stdin, stdout, stderr })
     }
 
     /// Runs until the process exits or is stopped, and everything that it started is gone.
@@ -274,25 +292,35 @@ impl Running {
         let mut feed = Box::pin(feed(stdin, payload));
         let mut capture = Box::pin(capture(&mut self.stdout, &mut self.stderr, output).fuse());
         let mut limit = pin!(sleep(time_left));
+        let main = &mut self.seat.main;
         let stopped = loop {
             tokio::select! {
                 _ = self.exit.readable() => break None,
+                (status, is_usable) = answer(self.answers.as_ref()) => {
+                    // Nothing of the job runs any more, so its outputs end.
+                    let drained =
+                        capture.is_terminated() || timeout(DRAIN_MAX, &mut capture).await.is_ok();
+                    drop((feed, capture));
+                    output.end();
+                    self.is_usable = is_usable && drained;
+                    return Ending::Exited(ExitStatus::from_raw(status));
+                }
                 (_, why) = watch.stopped(std::slice::from_ref(&id)) => {
                     break Some(Ending::Stopped(why));
                 }
                 () = &mut limit => break Some(Ending::Stopped(Stop::TimedOut)),
                 reason = &mut feed => break Some(Ending::Broken(reason)),
-                reason = counter.exceeded(&self.main.tree) => break Some(Ending::Broken(reason)),
+                reason = counter.exceeded(&main.tree) => break Some(Ending::Broken(reason)),
                 () = &mut capture, if !capture.is_terminated() => {}
             }
         };
         drop(feed);
         if stopped.is_some() {
-            self.main.tree.kill();
+            main.tree.kill();
         }
         let dead = timeout(DEATH_WAIT_MAX, self.exit.readable()).await.is_ok();
         if dead {
-            self.main.tree.end().await;
+            main.tree.end().await;
         } else {
             tracing::warn!(job = %id.job, "a killed process does not die");
         }
@@ -310,9 +338,23 @@ impl Running {
         if !dead {
             return Ending::Broken("its process does not die".into());
         }
-        match self.main.reap() {
+        match self.seat.main.reap() {
             Ok(status) => Ending::Exited(status),
             Err(reason) => Ending::Broken(format!("its exit code is unknown: {reason}")),
+        }
+    }
+}
+
+/// What a cell that runs one job after another answers: the status of the process, and whether the
+/// cell can run another one. Never returns for another process, or if the cell itself ends.
+async fn answer(answers: Option<&AsyncFd<OwnedFd>>) -> (i32, bool) {
+    let Some(answers) = answers else { return pending().await };
+    loop {
+        let Ok(mut ready) = answers.readable().await else { return pending().await };
+        match ready.try_io(|line| cell::answer(line.get_ref())) {
+            Ok(Ok(Some(answer))) => return answer,
+            Ok(Ok(None) | Err(_)) => return pending().await,
+            Err(_would_block) => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! <scratch>/.lock               held while a runner lives
+//! <scratch>/job-cell-<n>        of a cell that runs one job after another, with the same inside
 //! <scratch>/job-<id>-<n>/in     what the handler gets: its script, large payloads
 //! <scratch>/job-<id>-<n>/root   where a private root is mounted
 //! <scratch>/job-<id>-<n>/work   working directory and HOME, if there is no private root
@@ -74,8 +75,17 @@ impl Scratch {
 
     /// Creates the directory of one attempt.
     pub(crate) fn attempt(&self, id: JobId) -> io::Result<AttemptDir> {
+        self.make(&id.to_string())
+    }
+
+    /// Creates the directory of a cell that runs one job after another.
+    pub(crate) fn cell(&self) -> io::Result<AttemptDir> {
+        self.make("cell")
+    }
+
+    fn make(&self, name: &str) -> io::Result<AttemptDir> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let path = self.root.join(format!("{NAME_PREFIX}{id}-{number}"));
+        let path = self.root.join(format!("{NAME_PREFIX}{name}-{number}"));
         let dir = AttemptDir { path, left: Arc::clone(&self.left) };
         for path in [&dir.path, &dir.root(), &dir.work(), &dir.tmp()] {
             DirBuilder::new().mode(0o700).create(path)?;

@@ -36,6 +36,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use windlass_core::sync::{lock, read};
 
 use crate::gate::Gate;
+use crate::isolate::Group;
 use crate::kill::{descendants, with_descendants};
 use crate::proc::{self, Entry, Match};
 
@@ -68,8 +69,10 @@ pub(crate) struct Main {
     pid: Pid,
     /// The handler's own process, if the main one is the outer process of a cell.
     pub(crate) inner: Option<Pid>,
-    /// Orders to that outer process.
+    /// Orders to that outer process, and its answers.
     pub(crate) control: Option<OwnedFd>,
+    /// The control group of its cell, which is removed after it.
+    pub(crate) group: Option<Group>,
     pub(crate) child: Child,
     pub(crate) tree: Tree,
     reaped: bool,
@@ -106,7 +109,7 @@ impl Main {
         gate.add(pid);
         drop(inside);
         let tree = Tree { main: pid, dir, marker, gate, helpers: 0 };
-        Ok(Main { pid, inner: None, control: None, child, tree, reaped: false })
+        Ok(Main { pid, inner: None, control: None, group: None, child, tree, reaped: false })
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -10,7 +10,7 @@ use windlass_core::limit::LOG_BYTES_MAX;
 use windlass_core::time::SystemClock;
 use windlass_core::{HandlerOptions, HandlerSpec, Lang};
 use windlass_runner::network::NetworkOptions;
-use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
+use windlass_runner::{Bounds, IsolationOptions, Level, LocalRunner, Options};
 
 use crate::engine::daemon;
 use crate::engine::noop::BATCH_JOBS;
@@ -35,6 +35,9 @@ pub(crate) enum Sample {
     NodeLogging,
     Python,
     Php,
+    /// A process for each job, in a cell and without one.
+    Shell,
+    ShellBare,
 }
 
 impl Sample {
@@ -45,6 +48,20 @@ impl Sample {
             Sample::NodeLogging => "node, a line of log a job",
             Sample::Python => "python",
             Sample::Php => "php",
+            Sample::Shell => "sh",
+            Sample::ShellBare => "sh, bare",
+        }
+    }
+
+    pub(crate) fn level(self) -> Level {
+        if self == Sample::ShellBare { Level::Off } else { Level::default() }
+    }
+
+    /// Jobs to run before the measurement.
+    pub(crate) fn warm_up_jobs(self) -> u64 {
+        match self {
+            Sample::Shell | Sample::ShellBare => 100,
+            _ => 5000,
         }
     }
 
@@ -54,6 +71,7 @@ impl Sample {
             Sample::NodeLogging => (Lang::Node, "console.log('done')"),
             Sample::Python => (Lang::Python, "return"),
             Sample::Php => (Lang::Php, "return;"),
+            Sample::Shell | Sample::ShellBare => (Lang::Sh, "true"),
         };
         let options = HandlerOptions {
             batch: Some(BATCH_JOBS),
@@ -65,13 +83,13 @@ impl Sample {
 }
 
 /// Contexts have their directories below `dir`.
-pub(crate) fn runner(dir: &Path) -> anyhow::Result<LocalRunner> {
+pub(crate) fn runner(dir: &Path, level: Level) -> anyhow::Result<LocalRunner> {
     let options = Options {
         scratch_dir: dir.join("scratch"),
         log_bytes_max: LOG_BYTES_MAX,
         network: NetworkOptions::of_machine(Vec::new(), Vec::new())?,
         path: std::env::var("PATH")?,
-        isolation: IsolationOptions::default(),
+        isolation: IsolationOptions { level, ..IsolationOptions::default() },
         contexts: BOUNDS,
         cores: daemon::cores(),
         clock: Arc::new(SystemClock),

@@ -12,8 +12,7 @@ use crate::engine::queue::{self, Kinds, Phase, Queue};
 use crate::report;
 
 const KINDS: Kinds = Kinds { tenants: 1, types: 1 };
-/// Jobs to run before the measurement, and how long that may take.
-const WARM_UP_JOBS: u64 = 5000;
+/// How long jobs may run before the measurement.
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
 /// Jobs that stay in the queue after it was only run, so that contexts never wait for work.
 const LEFT_JOBS: u64 = 1000;
@@ -43,11 +42,11 @@ pub(crate) fn run(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
 }
 
 async fn measure(dir: &Path, plan: &Plan) -> anyhow::Result<WarmResults> {
-    queue::fill(dir, KINDS, plan.jobs + WARM_UP_JOBS + LEFT_JOBS).await?;
-    let runner = Box::new(context::runner(dir)?);
+    queue::fill(dir, KINDS, plan.jobs + plan.sample.warm_up_jobs() + LEFT_JOBS).await?;
+    let runner = Box::new(context::runner(dir, plan.sample.level())?);
     let queue = Queue::open(dir, KINDS, runner, &plan.sample.handler()).await?;
     report::progress(&format!("running in contexts: {}", plan.sample.name()));
-    queue.drain(WARM_UP_JOBS, WARM_UP_MAX).await?;
+    queue.drain(plan.sample.warm_up_jobs(), WARM_UP_MAX).await?;
     let drained = queue.drain(plan.jobs, plan.time_max).await?;
     let fed = match plan.fed {
         Some(time) => Some(queue.feed(time).await?),

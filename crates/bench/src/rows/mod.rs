@@ -5,6 +5,8 @@ mod accept_latency;
 mod backlog;
 mod bedrock_cycles;
 mod bulk_adds;
+mod cell_commands;
+mod cell_start;
 mod jobd_commands;
 mod key_check;
 mod many_types;
@@ -28,7 +30,7 @@ pub(crate) struct Entry {
     measure: fn(&Path, &Scale) -> anyhow::Result<Outcome>,
 }
 
-pub(crate) static ROWS: [Entry; 10] = [
+pub(crate) static ROWS: [Entry; 12] = [
     Entry {
         number: 1,
         name: "accept-latency",
@@ -83,6 +85,18 @@ pub(crate) static ROWS: [Entry; 10] = [
         name: "key-check",
         what: "the check of an API key, beside 10,000 others",
         measure: key_check::measure,
+    },
+    Entry {
+        number: 14,
+        name: "cell-start",
+        what: "first job of a new context in a cell",
+        measure: cell_start::measure,
+    },
+    Entry {
+        number: 15,
+        name: "cell-commands",
+        what: "jobs of `sh` in cells",
+        measure: cell_commands::measure,
     },
 ];
 

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::Receiver;
 use windlass_core::{AddOptions, TypeKey};
 use windlass_engine::Engine;
 use windlass_engine::api::{AddJob, AddPayload};
+use windlass_runner::Level;
 
 use crate::engine::context::{self, Sample};
 use crate::engine::daemon;
@@ -60,7 +61,8 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
 }
 
 async fn take_turns(dir: &Path, block: usize) -> anyhow::Result<Measured> {
-    let (runner, mut starts) = Watched::reporting_starts(Box::new(context::runner(dir)?));
+    let (runner, mut starts) =
+        Watched::reporting_starts(Box::new(context::runner(dir, Level::default())?));
     let engine = daemon::start(dir, Arc::new(runner)).await?;
     let key = TypeKey::new("acme", "line")?;
     engine.handler_set(&key, Sample::Node.handler()).await?;

@@ -28,6 +28,9 @@ const ARGUMENTS: u32 = 16;
 /// Flags of clone that make namespaces.
 const NEW_NAMESPACE: u32 = 0x7E02_0000;
 const MPTCP: u32 = 262;
+/// The number of init, inside.
+const FIRST: u32 = 1;
+const IOPRIO_WHO_USER: u32 = 3;
 /// Options of sockets that a cell may not set, by level: source routes, which send packets to
 /// another address than the one that was decided about; multicast groups; a port or a network
 /// interface of choice.
@@ -54,6 +57,8 @@ enum Test {
     IsNot(u32, u32),
     /// It has one of these bits.
     Has(u32, u32),
+    /// It has both of these bits.
+    HasBoth(u32, u32, u32),
     /// An argument is not zero, both halves.
     NonZero(u32),
     /// The low half of an argument is in this range.
@@ -95,8 +100,9 @@ pub(super) fn watched() -> Vec<sock_filter> {
 }
 
 /// For the handler: what it never needs. `has_room` tells that it has namespaces of its own, in
-/// which shared memory and message queues reach nobody else.
-pub(super) fn needless(has_room: bool) -> Vec<sock_filter> {
+/// which shared memory and message queues reach nobody else; `without_shared_memory` refuses memory
+/// that no process has to show.
+pub(super) fn needless(has_room: bool, without_shared_memory: bool) -> Vec<sock_filter> {
     let no = refuse(libc::EPERM);
     let mut rules: Vec<Rule> = REFUSED.iter().map(|call| Rule(*call, Test::Always, no)).collect();
     // The C library then uses the older call, whose flags can be seen.
@@ -107,6 +113,22 @@ pub(super) fn needless(has_room: bool) -> Vec<sock_filter> {
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCLINUX as u32), no));
     // Its init has the same user.
     rules.push(Rule(libc::SYS_prlimit64, Test::NonZero(0), no));
+    if has_room {
+        // The first process of the cell, from which the next job starts, has the same user.
+        rules.extend(OF_OTHERS.iter().map(|call| Rule(*call, Test::Is(0, FIRST), no)));
+        for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
+            rules.push(Rule(call, Test::Is(1, FIRST), no));
+        }
+        rules.push(Rule(libc::SYS_setpriority, Test::Is(0, libc::PRIO_USER as u32), no));
+        rules.push(Rule(libc::SYS_ioprio_set, Test::Is(0, IOPRIO_WHO_USER), no));
+    }
+    if without_shared_memory {
+        // Programs then use a file instead.
+        let absent = |call: &c_long| Rule(*call, Test::Always, refuse(libc::ENOSYS));
+        rules.extend(UNSEEN.iter().map(absent));
+        let (shared, anonymous) = (libc::MAP_SHARED as u32, libc::MAP_ANONYMOUS as u32);
+        rules.push(Rule(libc::SYS_mmap, Test::HasBoth(3, shared, anonymous), no));
+    }
     if !has_room {
         // A handler that has a room cannot name processes outside of it.
         rules.extend(OF_OTHERS.iter().map(|call| Rule(*call, Test::NonZero(0), no)));
@@ -180,6 +202,9 @@ const OF_OTHERS: &[c_long] = &[
     libc::SYS_move_pages,
 ];
 
+/// Calls that make memory which stays when no process has it in its own.
+const UNSEEN: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget];
+
 /// Calls on what all processes of a machine share, unless they have a namespace.
 const SHARED: &[c_long] = &[
     libc::SYS_shmget,
@@ -219,6 +244,11 @@ fn assemble(rules: &[Rule]) -> Vec<sock_filter> {
             Test::Has(argument, bits) => {
                 vec![load(low(argument)), branch(libc::BPF_JSET, bits, 0, 1)]
             }
+            Test::HasBoth(argument, one, other) => vec![
+                load(low(argument)),
+                branch(libc::BPF_JSET, one, 0, 2),
+                branch(libc::BPF_JSET, other, 0, 1),
+            ],
             Test::NonZero(argument) => vec![
                 load(low(argument)),
                 branch(libc::BPF_JEQ, 0, 0, 2),

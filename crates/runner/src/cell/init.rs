@@ -13,15 +13,31 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Gid, Signal, Uid, WaitOptions};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
-use super::plan::{Plan, User};
+use super::account::{self, Look};
+use super::order::{self, Order, Variables};
+use super::plan::{Memory, Plan, Room, User};
+use super::root::Renewal;
+use super::sys::NextEnd;
 use super::{REPORT, filter, root, sys};
-use crate::{isolate, kill};
+use crate::{isolate, kill, proc};
 
 /// Exit code of a cell that did not work.
 pub(super) const FAILED: i32 = 70;
+/// The signal by which a cell ends whose processes together have used up their memory. No program
+/// uses it for anything else.
+pub(crate) const OVER_MEMORY: i32 = 63;
 const HOST_NAME: &str = "windlass";
+/// Size of what the kernel writes about a signal, and how many are read at once.
+const SIGNAL_BYTES: usize = 128 * 8;
+/// Where copies of descriptors are that get other numbers.
+const COPIES_FROM: i32 = 20;
+const NANOS_PER_S: u128 = 1_000_000_000;
 /// Rounds of ending what is left, without namespaces.
 const ROUNDS_MAX: u32 = 200;
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
@@ -33,51 +49,271 @@ pub(super) struct Ties {
     pub(super) tell: OwnedFd,
     /// Gets a byte when the handler's process may start.
     pub(super) go: OwnedFd,
+    /// Orders, if it runs one process after another.
+    pub(super) orders: Option<OwnedFd>,
     /// Number of the outer process.
     pub(super) outer: i32,
 }
 
 pub(super) fn run(plan: &Plan, ties: Ties) -> ! {
     let has_room = plan.room.is_some();
-    let Started { main, tell, alive } = match prepare(plan, ties) {
-        Ok(started) => started,
-        Err((stage, reason)) => {
-            if let Ok(report) = sys::inherited(REPORT) {
-                self::tell(report, stage, &reason);
+    let failed = |(stage, reason): Failed| -> ! {
+        if let Ok(report) = sys::inherited(REPORT) {
+            self::tell(report, stage, &reason);
+        }
+        sys::exit(FAILED)
+    };
+    let (orders, outer) = (ties.orders.as_ref().map(OwnedFd::try_clone), ties.outer);
+    let ready = prepare(plan, ties).unwrap_or_else(|reason| failed(reason));
+    match (orders, plan.room.as_ref()) {
+        (Some(Ok(orders)), Some(room)) => {
+            // The daemon sees the end of this as the beginning.
+            drop(sys::inherited(REPORT));
+            Serve { plan, room, ready, outer }.run(&orders)
+        }
+        (Some(_), _) => failed(("start", io::ErrorKind::Unsupported.into())),
+        (None, room) => {
+            let main = match fork_main(room.is_some(), outer) {
+                Ok(0) => become_main(plan, &Variables::new()),
+                Ok(main) => main,
+                Err(reason) => failed(("process", reason)),
+            };
+            sys::close_range(0, 5);
+            drop(sys::inherited(REPORT));
+            let status = ready.watched.wait_for(main);
+            if !has_room {
+                end_all();
             }
+            ready.tell_status(status);
+            sys::exit(0)
+        }
+    }
+}
+
+/// At which stage something failed, and why.
+type Failed = (&'static str, io::Error);
+
+/// Everything before the handler's process.
+struct Ready {
+    tell: File,
+    watched: Watched,
+    /// Absent without a private root.
+    renewal: Option<Renewal>,
+}
+
+impl Ready {
+    fn tell_status(&self, status: i32) {
+        let _ = (&self.tell).write_all(&status.to_le_bytes());
+    }
+}
+
+/// The same number inside as that of the outer process outside, if it is free.
+fn fork_main(has_room: bool, outer: i32) -> io::Result<i32> {
+    match has_room {
+        true => sys::fork_numbered(outer).or_else(|_| sys::fork(0)),
+        false => sys::fork(0),
+    }
+}
+
+/// Runs one process after another, and leaves nothing of one to the next.
+struct Serve<'a> {
+    plan: &'a Plan,
+    room: &'a Room,
+    ready: Ready,
+    outer: i32,
+}
+
+impl Serve<'_> {
+    fn run(self, orders: &OwnedFd) -> ! {
+        loop {
+            self.ready.watched.wait_for_order(orders);
+            let Ok(Some(order)) = order::next(orders) else { sys::exit(FAILED) };
+            let main = match fork_main(true, self.outer) {
+                Ok(0) => self.become_ordered(order),
+                Ok(main) => main,
+                Err(reason) => {
+                    let [_, _, _, report] = order.descriptors;
+                    tell(report, "process", &reason);
+                    sys::exit(FAILED)
+                }
+            };
+            drop(order);
+            let status = self.ready.watched.wait_for(main);
+            if status == OVER_MEMORY {
+                self.ready.tell_status(status);
+                sys::exit(FAILED);
+            }
+            self.ready.watched.end_others();
+            self.ready.tell_status(status);
+            if self.renew().is_err() {
+                sys::exit(FAILED);
+            }
+        }
+    }
+
+    /// Makes everything new that the last process could change.
+    fn renew(&self) -> io::Result<()> {
+        sys::unshare(libc::CLONE_NEWIPC)?;
+        match &self.ready.renewal {
+            Some(renewal) => renewal.renew(self.room),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn become_ordered(&self, order: Order) -> ! {
+        let Order { env, descriptors } = order;
+        if take_descriptors(&descriptors).is_err() {
             sys::exit(FAILED);
         }
-    };
-    end_with_outer(alive, has_room);
-    let status = wait_for(main);
-    if !has_room {
-        end_all();
+        become_main(self.plan, &env)
     }
-    let _ = File::from(tell).write_all(&status.to_le_bytes());
-    sys::exit(0)
 }
 
-/// The handler's process runs.
-struct Started {
-    main: i32,
-    tell: OwnedFd,
+/// Gives the descriptors of an order their numbers.
+fn take_descriptors(descriptors: &[OwnedFd; 4]) -> io::Result<()> {
+    // Copies first: one may have the number that another gets.
+    let copy = |descriptor: &OwnedFd| fcntl_dupfd_cloexec(descriptor, COPIES_FROM);
+    let copies = descriptors.iter().map(copy).collect::<Result<Vec<_>, _>>()?;
+    for (copy, number) in copies.iter().zip([0, 1, 2, REPORT]) {
+        sys::copy_to(copy, number)?;
+    }
+    sys::keep_from_programs(REPORT)
+}
+
+/// What this process waits for, all at once and in one thread.
+struct Watched {
+    /// Ends with the outer process. The signal for that is not enough: an outer process that has
+    /// become another user cannot send it to root.
     alive: OwnedFd,
+    children: OwnedFd,
+    /// When to add up the memory, and how much there may be.
+    memory: Option<(OwnedFd, u64)>,
+    has_room: bool,
 }
 
-/// Ends this process, and so everything inside, when the outer process is gone. The signal for that
-/// is not enough: an outer process that has become another user cannot send it to root.
-fn end_with_outer(alive: OwnedFd, has_room: bool) {
-    let watched = std::thread::Builder::new().spawn(move || {
-        let mut pipe = [PollFd::new(&alive, PollFlags::IN)];
-        while !rustix::event::poll(&mut pipe, None).is_ok_and(|ready| ready > 0) {}
-        if !has_room {
+impl Watched {
+    fn new(plan: &Plan, alive: OwnedFd) -> io::Result<Watched> {
+        let children = sys::ends_of_children()?;
+        let memory = match plan.memory {
+            Memory::Watched(bytes_max) => Some((timer()?, bytes_max)),
+            Memory::Unbounded | Memory::Group(_) => None,
+        };
+        Ok(Watched { alive, children, memory, has_room: plan.room.is_some() })
+    }
+
+    /// Waits for the handler's process, and for all that end before it. Returns its status, or
+    /// that of one that is over its memory.
+    fn wait_for(&self, main: i32) -> i32 {
+        self.look_after(Duration::ZERO);
+        loop {
+            let mut events = vec![
+                PollFd::new(&self.alive, PollFlags::IN),
+                PollFd::new(&self.children, PollFlags::IN),
+            ];
+            events.extend(self.memory.iter().map(|(timer, _)| PollFd::new(timer, PollFlags::IN)));
+            match rustix::event::poll(&mut events, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return FAILED << 8,
+            }
+            let is_ready: Vec<bool> =
+                events.iter().map(|event| !event.revents().is_empty()).collect();
+            if is_ready[0] {
+                self.end_without_outer();
+            }
+            let _ = rustix::io::read(&self.children, &mut [0; SIGNAL_BYTES]);
+            while let NextEnd::Ended(child, status) = sys::next_end() {
+                if child == main {
+                    return status;
+                }
+            }
+            if is_ready.get(2) == Some(&true) && self.is_over_memory() {
+                return OVER_MEMORY;
+            }
+        }
+    }
+
+    /// Waits for an order, or the end of orders.
+    fn wait_for_order(&self, orders: &OwnedFd) {
+        loop {
+            let mut events =
+                [PollFd::new(&self.alive, PollFlags::IN), PollFd::new(orders, PollFlags::IN)];
+            let polled = rustix::event::poll(&mut events, None);
+            match (polled, events[0].revents().is_empty(), events[1].revents().is_empty()) {
+                (Ok(_), false, _) => self.end_without_outer(),
+                (Ok(_), true, false) => return,
+                (Ok(_) | Err(Errno::INTR), ..) => {}
+                (Err(_), ..) => sys::exit(FAILED),
+            }
+        }
+    }
+
+    /// Ends everything inside but this process, and waits for its end.
+    fn end_others(&self) {
+        loop {
+            sys::kill_all_others();
+            loop {
+                match sys::next_end() {
+                    NextEnd::Ended(..) => {}
+                    NextEnd::Later => break,
+                    NextEnd::Never => return,
+                }
+            }
+            let mut events = [
+                PollFd::new(&self.alive, PollFlags::IN),
+                PollFd::new(&self.children, PollFlags::IN),
+            ];
+            let _ = rustix::event::poll(&mut events, None);
+            if !events[0].revents().is_empty() {
+                self.end_without_outer();
+            }
+            let _ = rustix::io::read(&self.children, &mut [0; SIGNAL_BYTES]);
+        }
+    }
+
+    /// Everything inside ends with this process.
+    fn end_without_outer(&self) -> ! {
+        if !self.has_room {
             end_all();
         }
         sys::exit(FAILED)
-    });
-    if watched.is_err() {
-        sys::exit(FAILED);
     }
+
+    fn is_over_memory(&self) -> bool {
+        let Some((_, bytes_max)) = self.memory else { return false };
+        let us = rustix::process::getpid();
+        let inside = match self.has_room {
+            true => proc::pids().unwrap_or_default(),
+            false => kill::descendants(us),
+        };
+        match account::look(&inside, bytes_max) {
+            Look::Within(pause) => {
+                self.look_after(pause);
+                false
+            }
+            Look::Over => true,
+        }
+    }
+
+    fn look_after(&self, pause: Duration) {
+        let Some((timer, _)) = &self.memory else { return };
+        let _ = rustix::io::read(timer, &mut [0; 8]);
+        // Zero would stop it.
+        let nanos = pause.max(Duration::from_nanos(1)).as_nanos();
+        let it_value = Timespec {
+            tv_sec: (nanos / NANOS_PER_S) as i64,
+            tv_nsec: (nanos % NANOS_PER_S) as i64,
+        };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let once = Itimerspec { it_interval, it_value };
+        if timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).is_err() {
+            sys::exit(FAILED);
+        }
+    }
+}
+
+fn timer() -> io::Result<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    Ok(timerfd_create(TimerfdClockId::Monotonic, flags)?)
 }
 
 /// Tells the daemon why there is no process.
@@ -88,15 +324,17 @@ pub(super) fn tell(report: OwnedFd, stage: &str, reason: &io::Error) {
     let _ = File::from(report).write_all(&message);
 }
 
-fn prepare(plan: &Plan, ties: Ties) -> Result<Started, (&'static str, io::Error)> {
+fn prepare(plan: &Plan, ties: Ties) -> Result<Ready, Failed> {
     let at = |stage: &'static str| move |reason: io::Error| (stage, reason);
     sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as u64).map_err(at("start"))?;
     if has_ended(&ties.alive) {
         sys::exit(FAILED);
     }
+    let mut renewal = None;
     match &plan.room {
         Some(room) => {
-            root::enter(room).map_err(at("private root"))?;
+            let entered = root::enter(room, plan.refuses_shared_memory());
+            renewal = Some(entered.map_err(at("private root"))?);
             sys::set_host_name(HOST_NAME).map_err(at("host name"))?;
         }
         None => sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map_err(at("start"))?,
@@ -114,21 +352,14 @@ fn prepare(plan: &Plan, ties: Ties) -> Result<Started, (&'static str, io::Error)
     let mut go = File::from(ties.go);
     go.read_exact(&mut [0]).map_err(at("start"))?;
     drop(listener);
+    if plan.room.is_some() {
+        // Only now: this process has been put into the group that is to look like the first one.
+        sys::unshare(libc::CLONE_NEWCGROUP).map_err(at("control group namespace"))?;
+    }
+    let watched = Watched::new(plan, ties.alive).map_err(at("start"))?;
     // Nothing inside may look into this process.
     sys::prctl(libc::PR_SET_DUMPABLE, 0).map_err(at("rights"))?;
-    // The same number inside as that of the outer process outside, if it is free.
-    let forked = match &plan.room {
-        Some(_) => sys::fork_numbered(ties.outer).or_else(|_| sys::fork(0)),
-        None => sys::fork(0),
-    };
-    match forked.map_err(at("process"))? {
-        0 => become_main(plan),
-        main => {
-            sys::close_range(0, 5);
-            drop(sys::inherited(REPORT));
-            Ok(Started { main, tell: tell.into(), alive: ties.alive })
-        }
-    }
+    Ok(Ready { tell, watched, renewal })
 }
 
 /// Asks for calls to be decided outside. A signal must not interrupt one that is being carried out,
@@ -146,17 +377,6 @@ fn has_ended(pipe: &OwnedFd) -> bool {
     let mut pipe = [PollFd::new(pipe, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut pipe, Some(&now)).is_ok_and(|ready| ready > 0)
-}
-
-/// Waits for the handler's process, and for all that end before it.
-fn wait_for(main: i32) -> i32 {
-    loop {
-        match sys::wait_any() {
-            Some((child, status)) if child == main => return status,
-            Some(_) => {}
-            None => return FAILED << 8,
-        }
-    }
 }
 
 /// Ends everything that the handler's process has left.
@@ -178,9 +398,9 @@ fn reap_dead() {
 }
 
 /// The last steps before the handler's program.
-fn become_main(plan: &Plan) -> ! {
+fn become_main(plan: &Plan, more: &Variables) -> ! {
     let (stage, reason) = match confine(plan) {
-        Ok(()) => ("exec", exec(plan)),
+        Ok(()) => ("exec", exec(plan, more)),
         Err(failed) => failed,
     };
     if let Ok(report) = sys::inherited(REPORT) {
@@ -189,7 +409,7 @@ fn become_main(plan: &Plan) -> ! {
     sys::exit(FAILED)
 }
 
-fn confine(plan: &Plan) -> Result<(), (&'static str, io::Error)> {
+fn confine(plan: &Plan) -> Result<(), Failed> {
     let at = |stage: &'static str| move |reason: io::Error| (stage, reason);
     let session = rustix::process::setsid().map_err(io::Error::from);
     session.map_err(at("session"))?;
@@ -210,7 +430,7 @@ fn confine(plan: &Plan) -> Result<(), (&'static str, io::Error)> {
         isolate::restrict_files(&files.read, &files.write).map_err(at("Landlock"))?;
     }
     if plan.filter {
-        let needless = filter::needless(plan.room.is_some());
+        let needless = filter::needless(plan.room.is_some(), plan.refuses_shared_memory());
         sys::set_filter(&needless, 0).map_err(at("system call filter"))?;
     }
     Ok(())
@@ -230,13 +450,14 @@ fn give_streams_to(number: u32) -> io::Result<()> {
 }
 
 /// Runs the handler's program; looks for it in `PATH` if it is a name only.
-fn exec(plan: &Plan) -> io::Error {
+fn exec(plan: &Plan, more: &Variables) -> io::Error {
     let texts = |texts: Vec<OsString>| -> io::Result<Vec<CString>> {
         texts.iter().map(sys::c_string).collect()
     };
     let pair =
         |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
-    let env = plan.env.iter().map(|entry| OsStr::from_bytes(&pair(entry)).to_owned()).collect();
+    let env = plan.env.iter().chain(more);
+    let env = env.map(|entry| OsStr::from_bytes(&pair(entry)).to_owned()).collect();
     let (argv, env) = match (texts(plan.argv.clone()), texts(env)) {
         (Ok(argv), Ok(env)) => (argv, env),
         (Err(reason), _) | (_, Err(reason)) => return reason,

@@ -13,22 +13,27 @@
 //! | `start` | the daemon's side: starts a cell and learns whether its process runs |
 //! | `outer` | the outer process: from the namespaces to the end |
 //! | `init` | the first process inside, and the last steps before the handler's program |
+//! | `order` | cells that run one process after another |
 //! | `root` | the private root: which files exist |
 //! | `filter` | which system calls are refused, and which the outer process decides |
 //! | `watch` | carries out connections for the cell, if its network policy allows them |
 //! | `call`, `message` | the calls that are carried out, and those that send messages |
 //! | `address` | where a call leads, and whether it may |
+//! | `group`, `account` | the memory of all processes together: bounded by the kernel, or added up |
 //! | `target` | the process that made a call: its memory and descriptors |
 //! | `sys` | system calls without a safe form |
 //!
 //! The outer process ends when the daemon is gone, and init when the outer process is. An outer
 //! process runs nothing of the handler: it has its own program, environment and files.
 
+mod account;
 mod address;
 mod call;
 mod filter;
+mod group;
 mod init;
 mod message;
+mod order;
 mod outer;
 mod plan;
 mod root;
@@ -37,9 +42,12 @@ mod sys;
 mod target;
 mod watch;
 
-pub(crate) use self::plan::{Files, Plan, Room, User};
+pub(crate) use self::group::{CellGroup, GroupVersion};
+pub(crate) use self::init::OVER_MEMORY;
+pub(crate) use self::order::{Streams, Variables, answer};
+pub(crate) use self::plan::{Files, Memory, Plan, Room, User};
 pub(crate) use self::root::{DEVICES, INBOX, JOB, TMP, WORK};
-pub(crate) use self::start::{Cells, NoCell};
+pub(crate) use self::start::{Cells, NoCell, start_next};
 
 /// The word after its name with which a program becomes the outer process of a cell.
 pub const WORD: &str = "windlass-cell";

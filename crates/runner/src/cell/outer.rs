@@ -11,8 +11,10 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags};
 
+use super::group::OpenGroup;
 use super::init::{self, Ties};
-use super::plan::{Plan, User};
+use super::order;
+use super::plan::{Memory, Plan, User};
 use super::sys::notify;
 use super::watch::Watch;
 use super::{CONTROL, LIFELINE, PLAN, REPORT, sys};
@@ -54,36 +56,63 @@ struct Cell {
     /// What init tells.
     told: OwnedFd,
     /// Never written to: init sees its end.
-    _alive: OwnedFd,
+    alive: OwnedFd,
     watch: Option<Watch>,
+    group: Option<OpenGroup>,
+    /// Present if it runs one process after another.
+    serial: Option<Serial>,
+}
+
+/// What passing orders on needs.
+struct Serial {
+    /// To init.
+    orders: OwnedFd,
+    /// In place of a process's outputs while there is none.
+    nothing: OwnedFd,
 }
 
 type Failed = (&'static str, io::Error);
+const STDERR: i32 = 2;
+/// The stage of joining a control group.
+const GROUP: &str = "control group";
 
 fn open(plan: &Plan) -> Result<Cell, Failed> {
     let at = |stage: &'static str| move |reason: io::Error| (stage, reason);
     let lifeline = sys::inherited(LIFELINE).map_err(at("start"))?;
     let control = sys::inherited(CONTROL).map_err(at("start"))?;
+    let mut group = match &plan.memory {
+        Memory::Group(group) => Some(OpenGroup::open(group).map_err(at(GROUP))?),
+        Memory::Unbounded | Memory::Watched(_) => None,
+    };
     let user = plan.room.as_ref().map(|room| room.user);
     if user == Some(User::Nobody) {
         enter_user_namespace().map_err(at("user namespace"))?;
     }
     let pipe = || pipe().map_err(at("start"));
-    let ((alive, _alive), (told, tell), (go, let_go)) = (pipe()?, pipe()?, pipe()?);
+    let ((alive, our_alive), (told, tell), (go, let_go)) = (pipe()?, pipe()?, pipe()?);
+    let (serial, orders) = match plan.takes_orders {
+        true => open_line().map(|(serial, orders)| (Some(serial), Some(orders))),
+        false => Ok((None, None)),
+    }
+    .map_err(at("start"))?;
     let namespaces = if plan.room.is_some() { sys::NAMESPACES } else { 0 };
     let outer = process::id().cast_signed();
     let init = match sys::fork(namespaces).map_err(at("namespaces"))? {
         0 => {
-            drop((_alive, told, let_go, lifeline, control));
-            init::run(plan, Ties { alive, tell, go, outer });
+            drop((our_alive, told, let_go, lifeline, control, group, serial));
+            init::run(plan, Ties { alive, tell, go, orders, outer });
         }
         init => Pid::from_raw(init).expect("a child has a number above 0"),
     };
-    drop((alive, tell, go));
+    drop((alive, tell, go, orders));
+    if let Some(group) = &mut group {
+        group.add(init).map_err(at(GROUP))?;
+    }
     for (first, last) in OF_HANDLER {
         sys::close_range(first, last);
     }
-    let mut cell = Cell { init, lifeline, control, told, _alive, watch: None };
+    let (alive, watch) = (our_alive, None);
+    let mut cell = Cell { init, lifeline, control, told, alive, watch, group, serial };
     if let Some(policy) = &plan.network {
         // Without a listener, init reports why itself.
         if let Some(listener) = cell.take_listener().map_err(at("network"))? {
@@ -98,11 +127,21 @@ fn open(plan: &Plan) -> Result<Cell, Failed> {
     Ok(cell)
 }
 
+/// The line to init.
+fn open_line() -> io::Result<(Serial, OwnedFd)> {
+    let (orders, theirs) = sys::socket::message_pair()?;
+    let nothing = moved(&sys::borrowed(STDERR))?;
+    Ok((Serial { orders: moved(&orders)?, nothing }, moved(&theirs)?))
+}
+
 /// A pipe whose ends have none of the numbers that are handed over.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    let moved = |end: &OwnedFd| fcntl_dupfd_cloexec(end, CONTROL + 1);
     Ok((moved(&reader)?, moved(&writer)?))
+}
+
+fn moved(descriptor: &impl AsFd) -> io::Result<OwnedFd> {
+    Ok(fcntl_dupfd_cloexec(descriptor, CONTROL + 1)?)
 }
 
 /// In it, the daemon's user is called nobody, and this process may do what root can, but only to
@@ -171,10 +210,13 @@ impl Cell {
                 PollFd::new(&self.lifeline, PollFlags::IN),
                 PollFd::new(&self.control, PollFlags::IN),
             ];
+            let polled = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+            let used_up = self.group.as_ref().and_then(OpenGroup::used_up);
+            // Always there, so that the others have fixed places; nothing happens to it twice.
+            waiting.push(polled(used_up.unwrap_or(self.lifeline.as_fd())));
             if let Some(watch) = &self.watch {
                 let (ended, calls) = watch.events();
-                let more = [Some(ended), calls].into_iter().flatten();
-                waiting.extend(more.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+                waiting.extend([Some(ended), calls].into_iter().flatten().map(polled));
             }
             match rustix::event::poll(&mut waiting, None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -183,7 +225,10 @@ impl Cell {
             let ready: Vec<PollFlags> = waiting.iter().map(PollFd::revents).collect();
             drop(waiting);
             if !ready[0].is_empty() {
-                self.end();
+                match self.next_number() {
+                    Some(status) if self.goes_on_after(status) => self.answer(status),
+                    status => self.end(status),
+                }
             }
             let has_ended = |ready: PollFlags| ready == PollFlags::HUP;
             if !ready[1].is_empty() || has_ended(ready[2]) {
@@ -191,20 +236,58 @@ impl Cell {
                 sys::exit(init::FAILED);
             }
             if ready[2].contains(PollFlags::IN) {
-                self.limit_cpu();
+                match &self.serial {
+                    Some(serial) => self.pass_order(serial),
+                    None => self.limit_cpu(),
+                }
+            }
+            if !ready[3].is_empty() {
+                // The kernel ends one process, and this all others.
+                self.end(Some(init::OVER_MEMORY));
             }
             let Some(watch) = &self.watch else { continue };
-            if ready[3].contains(PollFlags::IN) {
+            if ready[4].contains(PollFlags::IN) {
                 watch.drain_ended();
             }
             // Otherwise this process would wait for a call, and for nothing else.
-            if ready.get(4).is_some_and(|ready| ready.contains(PollFlags::IN)) {
+            if ready.get(5).is_some_and(|ready| ready.contains(PollFlags::IN)) {
                 watch.next_call();
             }
         }
     }
 
-    /// The only order: how much CPU time the handler's process may use in all.
+    /// The next process writes to another log. What does not arrive ends the cell.
+    fn pass_order(&self, serial: &Serial) {
+        let Ok(Some(order)) = order::next(&self.control) else { sys::exit(init::FAILED) };
+        let passed = sys::copy_to(&order.descriptors[2], STDERR)
+            .and_then(|()| order::pass(&serial.orders, &order));
+        if passed.is_err() {
+            sys::exit(init::FAILED);
+        }
+    }
+
+    /// A process has ended, and everything that it started. Calls that still wait would take room
+    /// from the next one.
+    fn answer(&self, status: i32) {
+        let Some(serial) = &self.serial else { return };
+        let is_usable = self.watch.as_ref().is_none_or(Watch::is_idle);
+        let answered = sys::copy_to(&serial.nothing, STDERR)
+            .and_then(|()| order::tell_answer(&self.control, status, is_usable));
+        if answered.is_err() {
+            sys::exit(init::FAILED);
+        }
+    }
+
+    /// Whether the cell can run another process after one that ended like this.
+    fn goes_on_after(&self, status: i32) -> bool {
+        self.serial.is_some() && status != init::OVER_MEMORY && !self.is_over_memory()
+    }
+
+    fn is_over_memory(&self) -> bool {
+        self.group.as_ref().is_some_and(OpenGroup::was_used_up)
+    }
+
+    /// The only order to a cell of one process: how much CPU time that may use in all.
     fn limit_cpu(&self) {
         let mut seconds = [0; 8];
         let order = rustix::io::read(&self.control, &mut seconds);
@@ -213,16 +296,25 @@ impl Cell {
         }
     }
 
-    /// When init is gone, so are all processes of its namespace.
-    fn end(&self) -> ! {
-        let status = self.next_number();
-        let of_init = loop {
-            match sys::wait_any() {
-                Some((child, status)) if child == self.init.as_raw_pid() => break status,
-                Some(_) => {}
-                None => break init::FAILED << 8,
-            }
-        };
-        sys::end_like(status.unwrap_or(of_init))
+    /// When init is gone, so are all processes of its namespace. `status` is that of the handler's
+    /// process, if init has told it.
+    fn end(self, status: Option<i32>) -> ! {
+        let over = self.is_over_memory().then_some(init::OVER_MEMORY);
+        let init = self.init;
+        // One that waits for orders ends with this pipe.
+        drop(self.alive);
+        let of_init = wait_for(init);
+        sys::end_like(over.or(status).unwrap_or(of_init))
+    }
+}
+
+/// The status of a child, when it has ended.
+fn wait_for(wanted: Pid) -> i32 {
+    loop {
+        match sys::wait_any() {
+            Some((child, status)) if child == wanted.as_raw_pid() => return status,
+            Some(_) => {}
+            None => return init::FAILED << 8,
+        }
     }
 }

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
+use super::group::CellGroup;
+
 /// Largest plan that is read; an environment is bounded far below.
 const PLAN_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -27,6 +29,20 @@ pub(crate) struct Plan {
     pub(crate) network: Option<String>,
     /// Absent if Landlock is not in force.
     pub(crate) files: Option<Files>,
+    pub(crate) memory: Memory,
+    /// Whether it runs one process after another, as ordered (`order`), and not just one.
+    pub(crate) takes_orders: bool,
+}
+
+/// How the memory of all processes together is bounded.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Memory {
+    Unbounded,
+    /// By the kernel.
+    Group(CellGroup),
+    /// Processes have at most so many bytes, which init adds up, and no way to get memory that
+    /// belongs to none of them.
+    Watched(u64),
 }
 
 /// Namespaces of its own, with a private root.
@@ -61,6 +77,11 @@ pub(crate) struct Files {
 }
 
 impl Plan {
+    /// Whether memory that is shared without a file is refused.
+    pub(crate) fn refuses_shared_memory(&self) -> bool {
+        matches!(self.memory, Memory::Watched(_))
+    }
+
     /// A file in memory that holds the plan.
     pub(crate) fn to_file(&self) -> io::Result<OwnedFd> {
         let file = rustix::fs::memfd_create(c"plan", MemfdFlags::CLOEXEC)?;

@@ -13,11 +13,12 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use super::plan::{Room, User};
-use super::sys::{c_string, mount, pivot_here, restrict_mount};
+use super::sys::{c_string, copy_mount, mount, mount_copy, pivot_here, restrict_mount, unmount};
 
 /// Where the process works, and where it finds what the daemon hands over.
 pub(crate) const JOB: &str = "/job";
@@ -25,10 +26,14 @@ pub(crate) const WORK: &str = "/job/work";
 pub(crate) const TMP: &str = "/tmp";
 pub(crate) const INBOX: &str = "/job/in";
 const SHARED_MEMORY: &str = "/dev/shm";
+/// Where the scratch space is mounted, in this order.
+const SCRATCH: [&str; 3] = [JOB, TMP, SHARED_MEMORY];
 
 /// What every process may use.
 pub(crate) const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+    ["/dev/null", ZERO, FULL, "/dev/random", "/dev/urandom", "/dev/tty"];
+const ZERO: &str = "/dev/zero";
+const FULL: &str = "/dev/full";
 /// Links that programs expect.
 const LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
@@ -48,7 +53,8 @@ const BIND: libc::c_ulong = libc::MS_BIND | libc::MS_REC;
 const PLAIN: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV;
 
 /// Builds the root and moves into it. Needs a mount namespace of its own.
-pub(super) fn enter(room: &Room) -> io::Result<()> {
+/// `without_shared_memory` leaves no device that makes memory which processes share.
+pub(super) fn enter(room: &Room, without_shared_memory: bool) -> io::Result<Renewal> {
     let nothing = Path::new("none");
     mount(nothing, Path::new("/"), c"", libc::MS_REC | libc::MS_PRIVATE, c"")?;
     mount(Path::new("tmpfs"), &room.base, c"tmpfs", PLAIN, c"mode=0755,size=1m")?;
@@ -56,15 +62,52 @@ pub(super) fn enter(room: &Room) -> io::Result<()> {
     root.make_dir("/proc")?;
     let proc = PLAIN | libc::MS_NOEXEC;
     mount(Path::new("proc"), &root.at("/proc"), c"proc", proc, c"")?;
-    root.make_devices()?;
+    root.make_devices(without_shared_memory)?;
     root.make_scratch(room)?;
+    root.show_inbox(room)?;
     // After all else: an operator may show what lies below /tmp.
-    root.show_all(&room.read, READ_ONLY)?;
-    root.show_all(&room.write, SAFE)?;
+    let mut renewal = Renewal { shown: Vec::new(), links: Vec::new() };
+    root.show_all(&room.read, READ_ONLY, &mut renewal)?;
+    root.show_all(&room.write, SAFE, &mut renewal)?;
     std::env::set_current_dir(&room.base)?;
     pivot_here()?;
     let fixed = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY | PLAIN;
-    mount(nothing, Path::new("/"), c"", fixed, c"")
+    mount(nothing, Path::new("/"), c"", fixed, c"")?;
+    let in_scratch = |path: &PathBuf| SCRATCH.iter().any(|place| path.starts_with(place));
+    renewal.shown.retain(in_scratch);
+    renewal.links.retain(|(link, _)| in_scratch(link));
+    renewal.shown.push(INBOX.into());
+    Ok(renewal)
+}
+
+/// What is needed to make the scratch space new.
+pub(super) struct Renewal {
+    /// What is mounted inside of it.
+    shown: Vec<PathBuf>,
+    /// Symbolic links in it, and where they lead.
+    links: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Renewal {
+    /// Replaces everything that processes could write to. Nothing may run that uses it.
+    pub(super) fn renew(&self, room: &Room) -> io::Result<()> {
+        let copies = self.shown.iter().map(|path| copy_mount(path));
+        let copies: Vec<OwnedFd> = copies.collect::<io::Result<_>>()?;
+        let are_dirs: Vec<bool> = self.shown.iter().map(|path| path.is_dir()).collect();
+        for place in SCRATCH.iter().rev() {
+            unmount(Path::new(place))?;
+        }
+        let root = Root { base: Path::new("/") };
+        root.make_scratch(room)?;
+        for ((path, copy), is_dir) in self.shown.iter().zip(&copies).zip(are_dirs) {
+            root.make_place(path, is_dir)?;
+            mount_copy(copy, path)?;
+        }
+        for (link, target) in &self.links {
+            root.make_link(link, target)?;
+        }
+        Ok(())
+    }
 }
 
 struct Root<'a> {
@@ -84,54 +127,64 @@ impl Root<'_> {
 
     /// Makes what is at these paths outside visible at the same paths inside, with the links that
     /// lead to them. What does not exist, or cannot be seen, is left out.
-    fn show_all(&self, paths: &[PathBuf], attributes: u64) -> io::Result<()> {
+    fn show_all(
+        &self,
+        paths: &[PathBuf],
+        attributes: u64,
+        renewal: &mut Renewal,
+    ) -> io::Result<()> {
         let mut real = Vec::new();
         for path in paths {
-            real.extend(self.copy_links(path)?);
+            real.extend(self.copy_links(path, &mut renewal.links)?);
         }
         real.sort();
-        let mut shown: Option<PathBuf> = None;
+        let mut last: Option<PathBuf> = None;
         for path in real {
-            let is_inside = shown.as_ref().is_some_and(|shown| path.starts_with(shown));
-            if !is_inside {
-                self.show(&path, attributes)?;
-                shown = Some(path);
+            let is_inside = last.as_ref().is_some_and(|shown| path.starts_with(shown));
+            if !is_inside && self.show(&path, attributes)? {
+                renewal.shown.push(path.clone());
+                last = Some(path);
             }
         }
         Ok(())
     }
 
-    fn show(&self, path: &Path, attributes: u64) -> io::Result<()> {
-        let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
+    /// Whether it could be shown.
+    fn show(&self, path: &Path, attributes: u64) -> io::Result<bool> {
+        let Ok(meta) = fs::symlink_metadata(path) else { return Ok(false) };
+        self.make_place(path, meta.is_dir())?;
         let inside = self.at(path);
-        if meta.is_dir() {
-            self.make_dir(path)?;
-        } else {
-            self.make_dir(path.parent().unwrap_or(Path::new("/")))?;
-            if !inside.exists() {
-                fs::write(&inside, "")?;
-            }
-        }
         match mount(path, &inside, c"", BIND, c"") {
-            Ok(()) => restrict_mount(&inside, attributes),
-            Err(reason) if reason.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            Ok(()) => restrict_mount(&inside, attributes).map(|()| true),
+            Err(reason) if reason.kind() == io::ErrorKind::PermissionDenied => Ok(false),
             Err(reason) => Err(reason),
         }
     }
 
+    /// Something to mount on.
+    fn make_place(&self, path: &Path, is_dir: bool) -> io::Result<()> {
+        if is_dir {
+            return self.make_dir(path);
+        }
+        self.make_dir(path.parent().unwrap_or(Path::new("/")))?;
+        let inside = self.at(path);
+        if inside.exists() { Ok(()) } else { fs::write(&inside, "") }
+    }
+
     /// Follows symbolic links, and makes the same ones inside. `None` for a path that leads
     /// nowhere.
-    fn copy_links(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+    fn copy_links(
+        &self,
+        path: &Path,
+        links: &mut Vec<(PathBuf, PathBuf)>,
+    ) -> io::Result<Option<PathBuf>> {
         let mut path = path.to_owned();
         for _ in 0..LINKS_MAX {
             let Some((link, target)) = first_link(&path) else {
                 return Ok(path.exists().then_some(path));
             };
-            let inside = self.at(&link);
-            if inside.symlink_metadata().is_err() {
-                self.make_dir(link.parent().unwrap_or(Path::new("/")))?;
-                symlink(&target, &inside)?;
-            }
+            self.make_link(&link, &target)?;
+            links.push((link.clone(), target.clone()));
             let rest = path.strip_prefix(&link).unwrap_or(Path::new("")).to_owned();
             let beside = link.parent().unwrap_or(Path::new("/"));
             path = without_dots(&beside.join(target).join(rest));
@@ -139,13 +192,25 @@ impl Root<'_> {
         Ok(None)
     }
 
-    fn make_devices(&self) -> io::Result<()> {
+    fn make_link(&self, link: &Path, target: &Path) -> io::Result<()> {
+        let inside = self.at(link);
+        if inside.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        self.make_dir(link.parent().unwrap_or(Path::new("/")))?;
+        symlink(target, inside)
+    }
+
+    fn make_devices(&self, without_shared_memory: bool) -> io::Result<()> {
         self.make_dir("/dev")?;
         for device in DEVICES {
             let inside = self.at(device);
             fs::write(&inside, "")?;
-            if Path::new(device).exists() {
-                mount(Path::new(device), &inside, c"", BIND, c"")?;
+            // It reads the same, and cannot be mapped: a map of zeros can be shared.
+            let is_replaced = without_shared_memory && device == ZERO;
+            let outside = Path::new(if is_replaced { FULL } else { device });
+            if outside.exists() {
+                mount(outside, &inside, c"", BIND, c"")?;
                 restrict_mount(&inside, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC)?;
             }
         }
@@ -177,8 +242,13 @@ impl Root<'_> {
                 mount(&dir, &self.at(place), c"", BIND, c"")?;
             }
         }
+        Ok(())
+    }
+
+    /// What the daemon hands over.
+    fn show_inbox(&self, room: &Room) -> io::Result<()> {
+        self.make_dir(INBOX)?;
         let inbox = self.at(INBOX);
-        DirBuilder::new().mode(0o755).create(&inbox)?;
         mount(&room.inbox, &inbox, c"", BIND, c"")?;
         restrict_mount(&inbox, READ_ONLY)
     }

@@ -1,7 +1,6 @@
 //! Starts cells, on the daemon's side.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};
 use windlass_core::launch::is_exhaustion;
 
+use super::order::{self, Streams, Variables};
 use super::plan::Plan;
 use super::{CONTROL, LIFELINE, PLAN, REPORT, WORD};
 use crate::gate::Gate;
@@ -46,8 +46,8 @@ impl Cells {
         Ok(Cells { program, lifeline, _end: end })
     }
 
-    /// Starts a cell and waits until its process runs. Blocks for some milliseconds. `dir` marks
-    /// its processes, and standard input is a pipe or empty.
+    /// Starts a cell and waits until its process runs, or until it waits for orders. Blocks for some
+    /// milliseconds. `dir` marks its processes, and standard input is a pipe or empty.
     pub(crate) fn start(
         &self,
         plan: &Plan,
@@ -58,15 +58,9 @@ impl Cells {
     ) -> Result<Main, NoCell> {
         let (report, mut main) =
             self.spawn(plan, stdin, channels, dir, gate).map_err(NoCell::Other)?;
-        let mut told = Vec::new();
-        File::from(report).read_to_end(&mut told).map_err(NoCell::Other)?;
-        match told.split_at_checked(ERRNO_BYTES) {
-            None => {
-                main.has_cell();
-                Ok(main)
-            }
-            Some((errno, stage)) => Err(read_report(errno, stage)),
-        }
+        read_report(report)?;
+        main.has_cell();
+        Ok(main)
     }
 
     fn spawn(
@@ -83,12 +77,19 @@ impl Cells {
         descriptors.add(moved(&plan.to_file()?)?, PLAN);
         descriptors.add(moved(&self.lifeline)?, LIFELINE);
         descriptors.add(moved(&theirs)?, REPORT);
-        let (orders, control) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        descriptors.add(moved(&orders)?, CONTROL);
+        let (control, theirs_control) = match plan.takes_orders {
+            true => order::line()?,
+            false => {
+                let (orders, control) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+                (control, orders)
+            }
+        };
+        descriptors.add(moved(&theirs_control)?, CONTROL);
         drop(theirs);
         let mut command = Command::new(&self.program);
         command.arg0("windlass").arg(WORD).env_clear().env(tree::MARKER, dir).current_dir("/");
-        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = || if plan.takes_orders { Stdio::null() } else { Stdio::piped() };
+        command.stdin(stdin).stdout(output()).stderr(output());
         crate::isolate::hand_over(&mut command, descriptors)?;
         let mut main = Main::start(&mut command, dir, gate)?;
         main.control = Some(control);
@@ -96,16 +97,26 @@ impl Cells {
     }
 }
 
-/// Its words are ours: nothing of the handler has run yet.
-fn read_report(errno: &[u8], stage: &[u8]) -> NoCell {
+/// Starts the next process in a cell that waits for orders.
+pub(crate) fn start_next(main: &Main, env: &Variables) -> Result<Streams, NoCell> {
+    let control = main.control.as_ref();
+    let control = control.ok_or(io::ErrorKind::NotConnected.into()).map_err(NoCell::Other)?;
+    order::give(control, env)
+}
+
+/// Waits until a process runs, or until it is told why not. The words are ours: nothing of the
+/// handler has run then.
+pub(super) fn read_report(report: OwnedFd) -> Result<(), NoCell> {
+    let told = order::read_to_end(report).map_err(NoCell::Other)?;
+    let Some((errno, stage)) = told.split_at_checked(ERRNO_BYTES) else { return Ok(()) };
     let errno = errno.try_into().map_or(libc::EIO, i32::from_le_bytes);
     let reason = io::Error::from_raw_os_error(errno);
     let stage = String::from_utf8_lossy(stage).into_owned();
-    if stage.starts_with("exec:") {
+    Err(if stage.starts_with("exec:") {
         NoCell::Program(reason)
     } else if is_exhaustion(&reason) {
         NoCell::Other(reason)
     } else {
         NoCell::Other(io::Error::other(stage))
-    }
+    })
 }

@@ -52,6 +52,11 @@ impl Watch {
         (self.ended.as_fd(), (!is_full).then(|| self.listener.as_fd()))
     }
 
+    /// Whether no call waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
     /// Forgets which threads have ended.
     pub(super) fn drain_ended(&self) {
         let _ = rustix::io::read(&self.ended, &mut [0; WAITING_MAX]);

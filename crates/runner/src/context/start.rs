@@ -321,7 +321,7 @@ pub(super) fn describe_exit(status: Option<ExitStatus>) -> String {
     match status.map(|status| (status.code(), status)) {
         Some((Some(code), _)) => format!("its process ended with exit code {code}"),
         Some((None, status)) => {
-            format!("its process was ended by {status}{}", isolate::limit_reached(status))
+            format!("its process was {}", isolate::describe_end(status))
         }
         None => "its process does not die".into(),
     }

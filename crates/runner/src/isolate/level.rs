@@ -2,6 +2,7 @@
 //! of them, once, when the runner is created.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use std::sync::Arc;
 use windlass_core::{JobId, Tenant};
 
 use super::Isolation;
+use super::group::Groups;
 use crate::Error;
-use crate::cell::{NoCell, Plan, Room, User};
+use crate::cell::{Memory, NoCell, Plan, Room, User};
 use crate::gate::Gate;
 use crate::scratch::{AttemptDir, Scratch};
 
@@ -60,13 +62,19 @@ const ROOM_HELP: &str = "allow unprivileged user namespaces (kernel.unprivileged
 const NETWORK: &str = "network policy";
 const NETWORK_HELP: &str = "it needs Linux 5.14 with seccomp user notification, and a container \
      that allows pidfd_getfd and process_vm_readv";
+const GROUPS: &str = "control groups";
+const GROUPS_HELP: &str = "let systemd run the daemon with Delegate=yes, or run it as root; until \
+     then the memory of a handler is added up several times a second, and memory that is shared \
+     without a file is refused";
 const FILTER: &str = "system call filter";
 const FILTER_HELP: &str = "it needs a kernel with seccomp filters";
 /// Tenants' users are numbered from here on: far above those of people and services.
 const FIRST_USER: u32 = 0x7000_0000;
 const USERS: u64 = 0x0FFF_FFFF;
-/// Scratch space of a trial.
+/// Scratch space of a trial, its memory, and its tasks.
 const TRIAL_BYTES: u64 = 1 << 20;
+const TRIAL_MEMORY: u64 = 64 << 20;
+const TRIAL_TASKS: u64 = 64;
 /// Something that exists and cannot be run: when that is the failure, everything before it worked.
 const NO_PROGRAM: &str = "/";
 
@@ -96,32 +104,61 @@ pub(super) fn find_layers(
     let is_root = rustix::process::geteuid().is_root();
     let kinds =
         if is_root { &[User::Number(FIRST_USER), User::Nobody][..] } else { &[User::Nobody] };
-    let tried: Vec<_> = kinds.iter().map(|user| trial.run(Some(*user), false, false)).collect();
+    let unbounded = || Memory::Unbounded;
+    let run = |user, filter, network| trial.run(user, filter, network, unbounded());
+    let tried: Vec<_> = kinds.iter().map(|user| run(Some(*user), false, false)).collect();
     layers.room = kinds.iter().zip(&tried).find(|(_, tried)| tried.is_ok()).map(|(user, _)| *user);
     if layers.room.is_none() {
         let reason = tried.into_iter().find_map(Result::err).unwrap_or_default();
         layers.missing.push(missing(ROOM, ROOM_HELP)(reason));
     }
-    match trial.run(layers.room, true, false) {
+    match run(layers.room, true, false) {
         Ok(()) => layers.filter = true,
         Err(reason) => layers.missing.push(missing(FILTER, FILTER_HELP)(reason)),
     }
-    match trial.run(layers.room, layers.filter, true) {
+    match run(layers.room, layers.filter, true) {
         Ok(()) => layers.network = true,
         Err(reason) => layers.missing.push(missing(NETWORK, NETWORK_HELP)(reason)),
     }
     if level == Level::Required && !layers.missing.is_empty() {
         return Err(Error::Isolation(layers.missing.remove(0)));
     }
-    for missing in &layers.missing {
-        tracing::warn!(
-            layer = missing.layer,
-            reason = missing.reason,
-            help = missing.help,
-            "a layer of isolation is missing"
-        );
-    }
+    layers.missing.iter().for_each(Missing::warn);
     Ok(layers)
+}
+
+/// Starts a cell in a control group. The reason if that does not work.
+pub(super) fn try_group(
+    isolation: &Isolation,
+    groups: &Groups,
+    scratch: &Scratch,
+) -> Result<(), String> {
+    let text = |reason: io::Error| reason.to_string();
+    let dir = scratch.attempt(JobId::new(1).expect("1 is an id")).map_err(text)?;
+    let group = groups.make(Some(TRIAL_MEMORY), Some(TRIAL_TASKS)).map_err(text)?;
+    let trial = Trial { isolation, dir: &dir, gate: &scratch.gate };
+    trial.run(isolation.layers.room, false, false, Memory::Group(groups.describe(&group)))
+}
+
+impl Layers {
+    /// Not one of those that can be required: what takes its place holds, but costs more.
+    pub(super) fn lacks_groups(&mut self, reason: String) {
+        let missing = Missing { layer: GROUPS, reason, help: GROUPS_HELP };
+        missing.warn();
+        self.missing.push(missing);
+    }
+}
+
+impl Missing {
+    /// Whether this is the kernel's bound for the memory of whole handlers.
+    pub(crate) fn is_groups(&self) -> bool {
+        self.layer == GROUPS
+    }
+
+    fn warn(&self) {
+        let Missing { layer, reason, help } = self;
+        tracing::warn!(layer, reason, help, "a layer of isolation is missing");
+    }
 }
 
 struct Trial<'a> {
@@ -132,7 +169,13 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     /// Starts a cell with these layers. The reason if one of them does not work.
-    fn run(&self, user: Option<User>, filter: bool, network: bool) -> Result<(), String> {
+    fn run(
+        &self,
+        user: Option<User>,
+        filter: bool,
+        network: bool,
+        memory: Memory,
+    ) -> Result<(), String> {
         let room = user.map(|user| Room {
             user,
             base: self.dir.root(),
@@ -150,6 +193,8 @@ impl Trial<'_> {
             filter,
             network: network.then(|| "mode none\n".to_owned()),
             files: None,
+            memory,
+            takes_orders: false,
         };
         match self.isolation.cells.start(&plan, Stdio::null(), None, self.dir.path(), self.gate) {
             Ok(_) => Err("the root directory was run as a program".into()),

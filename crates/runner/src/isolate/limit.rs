@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit};
 use windlass_core::Limits;
 
+use crate::cell::{OVER_MEMORY, User};
 use crate::proc;
 use crate::tree::Main;
 
@@ -19,16 +20,20 @@ const CPU_GRACE_S: u64 = 1;
 /// Threads of all processes of a user, including foreign ones: a last resort. `count` enforces the
 /// configured number of processes.
 const USER_TASKS_MAX: u64 = 32_768;
-/// The same where the user is a tenant's own, or the kernel counts those of one cell.
+/// The same where the user is a tenant's own.
 const ROOM_TASKS_MAX: u64 = 4_096;
+/// Threads for each process that a handler may have, together, and how many it has at least.
+const THREADS_PER_PROCESS: u64 = 16;
+const TASKS_MIN: u64 = 64;
+/// The outer process and init, with all their threads.
+const HELPER_TASKS: u64 = 128;
 
 /// One limit, as the kernel takes it.
 pub(super) type Limit = (Resource, Rlimit);
 
 /// The limits of a new process. A context lives for many jobs, so its CPU time is not counted from
 /// its start.
-pub(super) fn resources(limits: &Limits, in_context: bool, has_room: bool) -> Vec<Limit> {
-    let tasks_max = if has_room { ROOM_TASKS_MAX } else { USER_TASKS_MAX };
+pub(super) fn resources(limits: &Limits, in_context: bool, room: Option<User>) -> Vec<Limit> {
     let mut list = vec![
         lowered(Resource::Core, 0, 0),
         lowered(Resource::Nofile, DESCRIPTORS, DESCRIPTORS_MAX),
@@ -40,8 +45,19 @@ pub(super) fn resources(limits: &Limits, in_context: bool, has_room: bool) -> Ve
         let seconds = whole_seconds(cpu);
         list.push(lowered(Resource::Cpu, seconds, seconds.saturating_add(CPU_GRACE_S)));
     }
-    list.extend(same(Resource::Nproc, limits.processes.map(|_| tasks_max)));
+    let user_tasks = |processes| match room {
+        None => USER_TASKS_MAX,
+        Some(User::Number(_)) => ROOM_TASKS_MAX,
+        // The kernel counts those of one cell.
+        Some(User::Nobody) => tasks_max(processes) + HELPER_TASKS,
+    };
+    list.extend(same(Resource::Nproc, limits.processes.map(user_tasks)));
     list
+}
+
+/// How many threads all processes of a handler may have together, if it may have so many processes.
+pub(super) fn tasks_max(processes: u32) -> u64 {
+    (u64::from(processes) * THREADS_PER_PROCESS).max(TASKS_MIN)
 }
 
 /// The same as the kernel's numbers.
@@ -76,13 +92,18 @@ pub(crate) fn limit_cpu(process: Pid, seconds: u64) {
     let _ = rustix::process::prlimit(Some(process), Resource::Cpu, limit);
 }
 
-/// Explains a signal that the kernel sends at a limit, to append to how the process ended.
-pub(crate) fn limit_reached(status: ExitStatus) -> &'static str {
-    match status.signal() {
+/// How a process was ended, and by which limit.
+pub(crate) fn describe_end(status: ExitStatus) -> String {
+    let limit = match status.signal() {
+        Some(OVER_MEMORY) => {
+            return "killed: all its processes together used up their memory (options.memory)"
+                .into();
+        }
         Some(libc::SIGXCPU) => ": its CPU time is used up (options.cpu)",
         Some(libc::SIGXFSZ) => ": a file would exceed its size limit (options.file_size)",
         _ => "",
-    }
+    };
+    format!("ended by {status}{limit}")
 }
 
 fn whole_seconds(time: Duration) -> u64 {
@@ -111,10 +132,10 @@ mod tests {
     fn what_is_not_said_is_not_limited() {
         let limits = Limits::default();
         let limited: Vec<_> =
-            resources(&limits, false, false).into_iter().map(|(what, _)| what).collect();
+            resources(&limits, false, None).into_iter().map(|(what, _)| what).collect();
         assert_eq!(limited, [Resource::Core, Resource::Nofile]);
         let limits = Limits { cpu: Some(Duration::from_secs(1)), ..limits };
-        assert_eq!(resources(&limits, false, true).len(), 3);
-        assert_eq!(resources(&limits, true, false).len(), 2);
+        assert_eq!(resources(&limits, false, Some(User::Nobody)).len(), 3);
+        assert_eq!(resources(&limits, true, None).len(), 2);
     }
 }

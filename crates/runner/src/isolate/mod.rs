@@ -10,6 +10,7 @@
 //! | network | connections are made by the outer process, where the policy allows | `cell::watch` |
 //! | privileges | no capabilities, even for root, and no way to gain any | `cell::init`, `hook` |
 //! | limits | memory, CPU time, file size, scratch space, descriptors, no core files | `limit` |
+//! | memory of a cell | by control groups, or added up | `group`, `hierarchy`, `cell::account` |
 //! | number of processes | counted while the attempt runs | `count` |
 //! | system calls | those that no handler needs are refused | `cell::filter` |
 //! | Landlock | which files it may read, execute and write, behind the private root | `landlock` |
@@ -18,12 +19,14 @@
 //! without a cell, and has only what `hook` gives it.
 
 mod count;
+mod group;
+mod hierarchy;
 mod hook;
 mod landlock;
 mod level;
 mod limit;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,18 +37,20 @@ use windlass_core::{Limits, Tenant};
 
 use self::landlock::Paths;
 use crate::Error;
-use crate::cell::{self, Cells, Files, NoCell, Plan, Room, User};
+use crate::cell::{self, Cells, Files, Memory, NoCell, Plan, Room, User};
 use crate::gate::Gate;
 use crate::launch::NotStarted;
 use crate::scratch::{AttemptDir, Scratch};
 use crate::tree::Main;
 
 pub(crate) use self::count::ProcessCounter;
+pub(crate) use self::group::Group;
+use self::group::Groups;
 pub(crate) use self::hook::{Channels, Descriptors, landlock_version, reset_signals};
 pub use self::landlock::Landlock;
 pub(crate) use self::landlock::restrict_files;
 pub use self::level::{Layers, Level, Missing};
-pub(crate) use self::limit::{limit_cpu, limit_reached, set_cpu_budget};
+pub(crate) use self::limit::{describe_end, limit_cpu, set_cpu_budget};
 
 /// What programs look up about the processors.
 const PROCESSORS: &str = "/sys/devices/system";
@@ -125,6 +130,8 @@ pub(crate) struct Isolation {
     landlock: bool,
     layers: Layers,
     cells: Cells,
+    /// Absent if this machine has no control groups for the daemon.
+    groups: Option<Groups>,
 }
 
 impl Isolation {
@@ -144,9 +151,25 @@ impl Isolation {
             landlock,
             layers: Layers::default(),
             cells,
+            groups: None,
         };
         isolation.layers = level::find_layers(options.level, &isolation, scratch)?;
+        isolation.bound_memory(scratch);
         Ok(isolation)
+    }
+
+    /// Finds out how the memory of whole cells is bounded here.
+    fn bound_memory(&mut self, scratch: &Scratch) {
+        if !self.layers.is_cell {
+            return;
+        }
+        match Groups::open(scratch.root()).and_then(|groups| {
+            level::try_group(self, &groups, scratch)?;
+            Ok(groups)
+        }) {
+            Ok(groups) => self.groups = Some(groups),
+            Err(reason) => self.layers.lacks_groups(reason),
+        }
     }
 
     /// What is in force on this machine.
@@ -157,56 +180,107 @@ impl Isolation {
     /// Where a process finds its directories.
     pub(crate) fn places(&self, dir: &AttemptDir) -> Places {
         if self.layers.room.is_some() {
-            Places {
-                dir: cell::JOB.into(),
-                work: cell::WORK.into(),
-                tmp: cell::TMP.into(),
-                inbox: cell::INBOX.into(),
-            }
+            self.places_inside()
         } else {
             let path = dir.path().to_owned();
             Places { dir: path, work: dir.work(), tmp: dir.tmp(), inbox: dir.inbox() }
         }
     }
 
+    /// The same in a room, whatever its directory is.
+    pub(crate) fn places_inside(&self) -> Places {
+        Places {
+            dir: cell::JOB.into(),
+            work: cell::WORK.into(),
+            tmp: cell::TMP.into(),
+            inbox: cell::INBOX.into(),
+        }
+    }
+
+    /// Whether cells can run one process after another: only in namespaces can everything be ended
+    /// and made new.
+    pub(crate) fn keeps_cells(&self) -> bool {
+        self.layers.is_cell && self.layers.room.is_some()
+    }
+
     /// Starts a process in isolation. Blocks for some milliseconds.
     pub(crate) fn start(&self, order: Order<'_>, gate: &Arc<Gate>) -> Result<Main, NotStarted> {
-        let name = order.argv.first().map(|name| name.to_string_lossy().into_owned());
+        let name = order.argv.first().cloned().unwrap_or_default();
         let started = match self.layers.is_cell {
-            true => self.start_cell(order, gate),
+            true => self.start_cell(order, gate, false),
             false => self.start_bare(order, gate).map_err(NoCell::Program),
         };
-        started.map_err(|reason| match reason {
+        started.map_err(|reason| self.not_started(&name, reason))
+    }
+
+    /// Opens a cell that waits for orders (`cell::start_next`) to run this one time after another.
+    pub(crate) fn open(&self, order: Order<'_>, gate: &Arc<Gate>) -> Result<Main, NotStarted> {
+        let name = order.argv.first().cloned().unwrap_or_default();
+        let opened = self.start_cell(order, gate, true);
+        opened.map_err(|reason| self.not_started(&name, reason))
+    }
+
+    pub(crate) fn not_started(&self, program: &OsStr, reason: NoCell) -> NotStarted {
+        match reason {
             NoCell::Program(reason) | NoCell::Other(reason) if is_exhaustion(&reason) => {
                 NotStarted::Exhausted(reason)
             }
             NoCell::Program(reason) => {
-                let (name, hint) = (name.unwrap_or_default(), self.hint(&reason));
+                let (name, hint) = (program.to_string_lossy(), self.hint(&reason));
                 NotStarted::Refused(format!("{name} cannot be started: {reason}{hint}"))
             }
             NoCell::Other(reason) => {
                 NotStarted::Refused(format!("its isolation cannot be set up: {reason}"))
             }
-        })
+        }
     }
 
-    fn start_cell(&self, order: Order<'_>, gate: &Arc<Gate>) -> Result<Main, NoCell> {
+    fn start_cell(
+        &self,
+        order: Order<'_>,
+        gate: &Arc<Gate>,
+        takes_orders: bool,
+    ) -> Result<Main, NoCell> {
         let places = self.places(order.dir);
         let limits = self.effective(order.limits);
         let in_context = order.channels.is_some();
         let layers = &self.layers;
+        let group = self.group(&limits).map_err(NoCell::Other)?;
         let room = layers.room.map(|user| self.room(user, &order, limits.scratch));
         let plan = Plan {
             argv: order.argv,
             env: order.env,
-            limits: limit::numbers(&limit::resources(&limits, in_context, layers.room.is_some())),
+            limits: limit::numbers(&limit::resources(&limits, in_context, layers.room)),
             files: self.landlock.then(|| self.files(room.as_ref(), order.program, order.dir)),
             room,
             cwd: places.work,
             filter: layers.filter,
             network: layers.network.then_some(order.network),
+            memory: self.memory(&limits, group.as_ref()),
+            takes_orders,
         };
-        self.cells.start(&plan, order.stdin, order.channels, order.dir.path(), gate)
+        let main = self.cells.start(&plan, order.stdin, order.channels, order.dir.path(), gate);
+        main.map(|mut main| {
+            main.group = group;
+            main
+        })
+    }
+
+    /// A control group with room for the memory of the processes and for their scratch space, which
+    /// is memory, too.
+    fn group(&self, limits: &Limits) -> io::Result<Option<Group>> {
+        let Some(groups) = &self.groups else { return Ok(None) };
+        let scratch = limits.scratch.unwrap_or(SCRATCH_BYTES);
+        let memory = limits.memory.map(|memory| memory.saturating_add(scratch));
+        groups.make(memory, limits.processes.map(limit::tasks_max)).map(Some)
+    }
+
+    fn memory(&self, limits: &Limits, group: Option<&Group>) -> Memory {
+        match (&self.groups, group, limits.memory) {
+            (Some(groups), Some(group), _) => Memory::Group(groups.describe(group)),
+            (_, _, Some(bytes)) => Memory::Watched(bytes),
+            (_, _, None) => Memory::Unbounded,
+        }
     }
 
     fn room(&self, user: User, order: &Order<'_>, scratch: Option<u64>) -> Room {
@@ -260,7 +334,7 @@ impl Isolation {
         command.stdin(order.stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         hook::reserve_numbers()?;
         let confined = hook::Confined {
-            limits: limit::resources(&limits, in_context, false),
+            limits: limit::resources(&limits, in_context, None),
             ruleset: self.landlock.then(rules).transpose()?,
         };
         let descriptors = Descriptors::of(order.channels);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 use windlass_core::runner::Report;
-use windlass_core::{HandlerSpec, Lang, Limits};
+use windlass_core::{HandlerSpec, Lang, Limits, Runner};
 use windlass_runner::{IsolationOptions, LocalRunner};
 
 use crate::harness::{
@@ -139,6 +139,9 @@ async fn what_starts_itself_anew_all_the_time_is_caught() {
     );
     let report = fixture.run(marked(&fixture, spec(Lang::Sh, &body)), b"").await;
     check_ended(&report, 200, None);
+    // Its cell waits for the next job, and has nothing of this one.
+    assert_eq!(processes_with(fixture.scratch.path(), &[MARK]), 0);
+    fixture.runner.close().await;
     assert_eq!(processes_below(fixture.scratch.path()), 0);
 }
 
@@ -148,8 +151,14 @@ const MARK: &str = "MARK_OF_TEST";
 /// Living processes that belong to attempts of this scratch directory: those that a cell has
 /// outside, and those of handlers with its mark.
 fn processes_below(scratch: &Path) -> usize {
+    processes_with(scratch, &["WINDLASS_DIR", MARK])
+}
+
+/// Living processes with one of these variables, which name this scratch directory.
+fn processes_with(scratch: &Path, names: &[&str]) -> usize {
     let scratch = scratch.canonicalize().unwrap();
-    let markers = ["WINDLASS_DIR", MARK].map(|name| format!("{name}={}", scratch.display()));
+    let marker = |name: &&str| format!("{name}={}", scratch.display());
+    let markers: Vec<String> = names.iter().map(marker).collect();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let carries = |entry: &std::fs::DirEntry| {
         let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();

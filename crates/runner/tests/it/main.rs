@@ -5,7 +5,9 @@
 mod cell;
 mod cell_calls;
 mod cell_end;
+mod cell_memory;
 mod cell_network;
+mod cell_serial;
 mod check;
 mod close;
 mod command;

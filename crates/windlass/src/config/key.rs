@@ -224,8 +224,10 @@ pub(crate) const KEYS: &[Key] = &[
         .help("Additional directories and files that handlers may read and execute."),
     Key::new("isolation.write", Kind::Paths, "")
         .help("Additional directories and files that handlers may read, execute and write."),
-    Key::new("isolation.memory", size(MEMORY_BYTES_MIN), "1GB")
-        .help("Default memory limit of each handler process."),
+    Key::new("isolation.memory", size(MEMORY_BYTES_MIN), "1GB").help(
+        "Default memory limit of each handler process, and of all processes of a handler \
+             together.",
+    ),
     Key::new("isolation.memory_max", size(MEMORY_BYTES_MIN), "4GB")
         .help("Largest options.memory of a handler."),
     Key::new("isolation.cpu", span(Duration::from_secs(1), DURATION_MAX), "")

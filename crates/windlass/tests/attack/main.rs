@@ -13,6 +13,7 @@ mod jobd;
 #[allow(dead_code, unused_imports, reason = "each target uses a part of it")]
 mod jobd_harness;
 mod limits;
+mod memory;
 mod network;
 mod query;
 mod sandbox;

@@ -16,10 +16,10 @@ use crate::harness::{Config, Daemon, Tenant, until};
 
 const NOBODY: u32 = 65534;
 /// Printed by an attack that got somewhere.
-const IN: &str = "GOT IN";
+pub(crate) const IN: &str = "GOT IN";
 
 /// The attack, under a daemon of each user.
-fn as_root_and_as_nobody(attack: impl Fn(&Daemon)) {
+pub(crate) fn as_root_and_as_nobody(attack: impl Fn(&Daemon)) {
     assert!(rustix::process::geteuid().is_root(), "these tests start daemons of two users");
     attack(&Daemon::start(config()));
     let config = config();
@@ -31,7 +31,7 @@ fn as_root_and_as_nobody(attack: impl Fn(&Daemon)) {
     attack(&Daemon::start_command(config, &mut command));
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config::new().set("retry.attempts", "1").set("isolation.level", "\"required\"")
 }
 

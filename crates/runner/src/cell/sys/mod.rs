@@ -6,16 +6,15 @@ pub(super) mod socket;
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
 use libc::{c_int, c_long, c_ulong, pid_t};
 
-/// All namespaces but that of users.
+/// All namespaces but those of users and of control groups, which are entered apart.
 pub(in crate::cell) const NAMESPACES: c_int = libc::CLONE_NEWNS
-    | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWPID
@@ -149,6 +148,53 @@ pub(in crate::cell) fn set_host_name(name: &str) -> io::Result<()> {
     check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }.into()).map(drop)
 }
 
+/// A copy of what is mounted here, with all below it, that is mounted nowhere.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn copy_mount(place: &Path) -> io::Result<OwnedFd> {
+    let place = c_string(place)?;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as u32;
+    // SAFETY: the text lives until the call returns, and the new descriptor has no other owner.
+    unsafe {
+        let number = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, place.as_ptr(), flags);
+        Ok(OwnedFd::from_raw_fd(check(number)? as RawFd))
+    }
+}
+
+/// Mounts such a copy.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn mount_copy(copy: &OwnedFd, place: &Path) -> io::Result<()> {
+    let place = c_string(place)?;
+    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH;
+    let (from, here) = (copy.as_raw_fd(), libc::AT_FDCWD);
+    // SAFETY: both texts live until the call returns.
+    let moved = unsafe {
+        libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), here, place.as_ptr(), flags)
+    };
+    check(moved).map(drop)
+}
+
+/// Takes away what is mounted here, with all below it.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn unmount(place: &Path) -> io::Result<()> {
+    let place = c_string(place)?;
+    // SAFETY: the text lives until the call returns.
+    check(unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) }.into()).map(drop)
+}
+
+/// Ends all other processes of this namespace, of which this one is the first.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn kill_all_others() {
+    // SAFETY: takes numbers. The first process of a namespace reaches nothing outside.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+}
+
+/// Copies a descriptor to this number, which programs that are started then have, too.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn copy_to(descriptor: &OwnedFd, number: RawFd) -> io::Result<()> {
+    // SAFETY: takes numbers; whatever had the number before is not used any more.
+    check(unsafe { libc::dup2(descriptor.as_raw_fd(), number) }.into()).map(drop)
+}
+
 /// Becomes this user and group, with no other groups.
 #[allow(unsafe_code)]
 pub(in crate::cell) fn become_user(number: u32) -> io::Result<()> {
@@ -203,6 +249,43 @@ pub(in crate::cell) fn set_filter(
             check(libc::syscall(libc::SYS_seccomp, mode, flags, ptr::from_ref(&program)))?;
         let listens = flags & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
         Ok(listens.then(|| OwnedFd::from_raw_fd(listener as RawFd)))
+    }
+}
+
+/// A descriptor that becomes readable when a child has ended. The signal itself is blocked from now
+/// on.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn ends_of_children() -> io::Result<OwnedFd> {
+    let mut signals: libc::sigset_t = zeroed();
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the set lives until the calls return, and the new descriptor has no other owner.
+    unsafe {
+        check(libc::sigaddset(&mut signals, libc::SIGCHLD).into())?;
+        check(libc::sigprocmask(libc::SIG_BLOCK, &signals, ptr::null_mut()).into())?;
+        let number = check(libc::signalfd(-1, &signals, flags).into())?;
+        Ok(OwnedFd::from_raw_fd(number as RawFd))
+    }
+}
+
+/// The end of a child.
+pub(in crate::cell) enum NextEnd {
+    /// Which one, and its status as the kernel tells it.
+    Ended(pid_t, c_int),
+    /// All that are left still run.
+    Later,
+    /// None is left.
+    Never,
+}
+
+/// The next child that has ended, without waiting for one.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn next_end() -> NextEnd {
+    let mut status = 0;
+    // SAFETY: the status lives until the call returns.
+    match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+        0 => NextEnd::Later,
+        child if child > 0 => NextEnd::Ended(child, status),
+        _ => NextEnd::Never,
     }
 }
 

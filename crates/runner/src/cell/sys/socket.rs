@@ -8,6 +8,9 @@ use libc::{c_int, c_long};
 
 use super::{check, zeroed};
 
+/// Room for the descriptors of one message.
+const CONTROL_BYTES_MAX: usize = 128;
+
 #[allow(unsafe_code)]
 pub(in crate::cell) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     // SAFETY: the result is a new descriptor that nothing else owns.
@@ -93,4 +96,51 @@ pub(in crate::cell) fn send(
         libc::sendmsg(socket.as_raw_fd(), &message, flags | libc::MSG_NOSIGNAL)
     };
     check(sent as c_long)
+}
+
+/// Two connected sockets that keep messages apart.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn message_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut pair = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: both numbers are written by the call, and nothing else owns them.
+    unsafe {
+        check(libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()).into())?;
+        Ok((OwnedFd::from_raw_fd(pair[0]), OwnedFd::from_raw_fd(pair[1])))
+    }
+}
+
+/// Receives one message, with its descriptors; an empty one at the end.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn receive(
+    socket: BorrowedFd<'_>,
+    bytes_max: usize,
+) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut bytes = vec![0; bytes_max];
+    // Aligned like a header.
+    let mut control = [0_u64; CONTROL_BYTES_MAX / 8];
+    let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut message: libc::msghdr = zeroed();
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_BYTES_MAX as _;
+    let mut descriptors = Vec::new();
+    // SAFETY: both buffers live until the last use of the message, and the kernel writes no more
+    // than their lengths. Received descriptors are new, and nothing else owns them.
+    unsafe {
+        let flags = libc::MSG_CMSG_CLOEXEC;
+        let read = check(libc::recvmsg(socket.as_raw_fd(), &mut message, flags) as c_long)?;
+        bytes.truncate(read as usize);
+        let header = libc::CMSG_FIRSTHDR(&message);
+        if !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
+            let length = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+            let numbers = libc::CMSG_DATA(header).cast::<RawFd>();
+            for index in 0..length / size_of::<RawFd>() {
+                let number = ptr::read_unaligned(numbers.add(index));
+                descriptors.push(OwnedFd::from_raw_fd(number));
+            }
+        }
+    }
+    Ok((bytes, descriptors))
 }

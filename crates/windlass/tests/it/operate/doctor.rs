@@ -32,6 +32,7 @@ fn every_layer_is_tried_and_in_force() {
         "privileges",
         "files (Landlock)",
         "memory",
+        "memory of all processes",
         "processor time",
         "file size",
         "processes",
