@@ -177,6 +177,12 @@ mod tests {
     }
 
     #[test]
+    fn a_single_letter_is_a_field_and_no_time_zone() {
+        let refused = Cron::parse("* * * * * L").err().unwrap_or_default();
+        assert!(!refused.contains("time zone"), "{refused}");
+    }
+
+    #[test]
     fn no_time_beyond_the_search() {
         let cron = Cron::parse("0 0 1 1 *").unwrap();
         assert_eq!(cron.next(Timestamp(i64::MAX)), None);

@@ -529,6 +529,37 @@ mod tests {
     }
 
     #[test]
+    fn a_decision_is_passed_on_and_its_refusal_and_its_panic_are_errors() {
+        let decide: Decide = Arc::new(|index, _| match index {
+            0 => Ok(Decision { id: JobId::new(7), ..Decision::default() }),
+            1 => Err(Refusal::new(402, "no")),
+            _ => panic!("a defect of a door"),
+        });
+        let tenant = job(State::Queued).key.tenant;
+        let ask = Ask { tenant, targets: Vec::new(), decide, durability: Durability::Relaxed };
+        let decided = |index| ask.decision(index, &FamilyView::default());
+        assert_eq!(decided(0).unwrap().id, JobId::new(7));
+        assert!(matches!(decided(1), Err(Error::Refused(refusal)) if refusal.code == 402));
+        assert!(matches!(decided(2), Err(Error::Internal(_))));
+    }
+
+    #[test]
+    fn a_take_holds_its_first_job_however_large_and_others_while_there_is_room() {
+        let payload = |bytes| Payload::Inline(Bytes::from(vec![0; bytes]));
+        let has_places = |bytes_left, jobs: &[&[usize]]| -> Vec<bool> {
+            let mut room = TakeRoom { bytes_left, is_empty: true };
+            let mut has_place = |sizes: &&[usize]| {
+                let payloads: Vec<Payload> = sizes.iter().copied().map(payload).collect();
+                room.has_place(&payloads)
+            };
+            jobs.iter().map(&mut has_place).collect()
+        };
+        assert_eq!(has_places(9, &[&[10], &[0], &[1]]), [true, true, false]);
+        assert_eq!(has_places(9, &[&[2, 3], &[2, 2], &[1]]), [true, true, false]);
+        assert_eq!(has_places(9, &[&[4], &[6], &[0]]), [true, false, true]);
+    }
+
+    #[test]
     fn children_of_each_state_are_noted() {
         for state in State::ALL {
             let mut children = Children::default();
@@ -579,5 +610,28 @@ mod tests {
         assert_eq!(changed(&queued, &later), (0, Some(Timestamp(60)), 0, 1));
         assert_eq!(changed(&running, &queued), (1, None, 1, 1));
         assert_eq!(changed(&running, &running), (0, None, 0, 1));
+    }
+
+    #[test]
+    fn a_job_is_back_when_its_worker_no_longer_has_it() {
+        let back = |before: &Job, after: &Job| {
+            let mut moved = MovedJobs::default();
+            moved.note_changed(before, after, NOW);
+            moved.back.len()
+        };
+        let (queued, running) = (job(State::Queued), job(State::Running));
+        assert_eq!(back(&running, &queued), 1);
+        assert_eq!((back(&running, &running), back(&queued, &queued)), (0, 0));
+        assert_eq!(back(&queued, &running), 0);
+    }
+
+    #[test]
+    fn the_attempt_of_a_job_that_is_gone_is_stopped() {
+        let gone = |state| {
+            let mut moved = MovedJobs::default();
+            moved.note_gone(&job(state));
+            (moved.stopped.len(), moved.touched.len())
+        };
+        assert_eq!((gone(State::Running), gone(State::Queued)), ((1, 0), (0, 1)));
     }
 }

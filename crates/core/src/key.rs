@@ -385,16 +385,30 @@ mod tests {
 
     #[test]
     fn a_tenant_goes_with_the_role() {
+        let with_tenant = Role::ALL.into_iter().filter(|role| role.has_tenant());
+        let with_tenant: Vec<String> = with_tenant.map(|role| role.to_string()).collect();
+        assert_eq!(with_tenant, ["producer", "worker", "viewer", "manager"]);
         for role in Role::ALL {
             assert_eq!(Role::from_name(role.as_str()), Some(role));
             assert_eq!(new(role, Some("acme"), "").check().is_ok(), role.has_tenant(), "{role}");
             assert_eq!(new(role, None, "").check().is_ok(), !role.has_tenant(), "{role}");
         }
         assert_eq!(new(Role::Admin, None, "a\nb").check().unwrap_err().field, "name");
-        assert_eq!(new(Role::Admin, None, &"x".repeat(101)).check().unwrap_err().field, "name");
-        let lifetime = Some(Duration::ZERO);
-        let none = NewKey { lifetime, ..new(Role::Admin, None, "") };
-        assert_eq!(none.check().unwrap_err().field, "expires");
+        let named = |bytes| new(Role::Admin, None, &"x".repeat(bytes)).check();
+        assert_eq!(named(KEY_NAME_BYTES_MAX), Ok(()));
+        assert_eq!(named(KEY_NAME_BYTES_MAX + 1).unwrap_err().field, "name");
+    }
+
+    #[test]
+    fn a_key_is_in_force_for_a_while_at_least_and_for_ten_years_at_most() {
+        let check = |lifetime| {
+            let key = NewKey { lifetime: Some(lifetime), ..new(Role::Admin, None, "") };
+            key.check().map_err(|invalid| invalid.field)
+        };
+        let ms = Duration::from_millis(1);
+        let refused = Err("expires".into());
+        assert_eq!((check(Duration::ZERO), check(DURATION_MAX + ms)), (refused.clone(), refused));
+        assert_eq!((check(ms), check(DURATION_MAX)), (Ok(()), Ok(())));
     }
 
     #[test]

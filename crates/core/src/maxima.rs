@@ -196,6 +196,13 @@ mod tests {
     }
 
     #[test]
+    fn unless_configured_an_attempt_may_take_a_day_and_its_job_be_kept_for_a_year() {
+        let Maxima { timeout, retention, lease, idle, .. } = Maxima::default();
+        assert_eq!([timeout, lease, idle], [HOUR * 24; 3]);
+        assert_eq!(retention, HOUR * 24 * 365);
+    }
+
+    #[test]
     fn without_a_maximum_every_limit_is_accepted() {
         let cpu = Limits { cpu: Some(DAY * 3000), ..Limits::default() };
         let options = HandlerOptions { limits: cpu, ..HandlerOptions::default() };

@@ -215,6 +215,28 @@ mod tests {
     }
 
     #[test]
+    fn each_number_outside_its_range_is_refused_by_name() {
+        let far = Duration::from_secs(u64::from(u32::MAX));
+        assert_eq!(policy().check("retry"), Ok(()));
+        for (field, wrong) in [
+            ("delay", RetryPolicy { delay: far, ..policy() }),
+            ("factor", RetryPolicy { factor: 0.5, ..policy() }),
+            ("delay_max", RetryPolicy { delay_max: far, ..policy() }),
+            ("attempts", RetryPolicy { attempts: 0, ..policy() }),
+            ("age", RetryPolicy { age: far, ..policy() }),
+        ] {
+            assert_eq!(wrong.check("retry").unwrap_err().field, format!("retry.{field}"));
+        }
+    }
+
+    #[test]
+    fn the_log_says_why_a_job_is_not_retried() {
+        let texts =
+            [Exhausted::Attempts, Exhausted::Age, Exhausted::Expired].map(Exhausted::as_str);
+        assert_eq!(texts, ["no attempts left", "too old to be tried again", "expired"]);
+    }
+
+    #[test]
     fn ok_and_failed_end_a_job_retry_and_error_run_it_again() {
         let job = running_job(1, NOW);
         let decide = |status| after_attempt(&job, status, &policy(), NOW, MIDDLE).0;

@@ -32,18 +32,22 @@ pub fn segment_names(dir: &Path) -> io::Result<Vec<String>> {
 }
 
 fn list(disk: &dyn Disk, dir: &Path) -> io::Result<BTreeMap<JobId, String>> {
+    let files = until_none_vanishes(|| disk.list(dir))?;
+    let named = |(name, _): (String, u64)| Some((segment::first_of_name(&name)?, name));
+    Ok(files.into_iter().filter_map(named).collect())
+}
+
+/// Lists again if a file was removed between its listing and the look at its size.
+fn until_none_vanishes<T>(mut list: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 1;
-    let files = loop {
-        match disk.list(dir) {
-            // A file was removed between its listing and the look at its size.
+    loop {
+        match list() {
             Err(error) if error.kind() == io::ErrorKind::NotFound && tries < LIST_TRIES_MAX => {
                 tries += 1;
             }
-            files => break files?,
+            listed => return listed,
         }
-    };
-    let named = |(name, _): (String, u64)| Some((segment::first_of_name(&name)?, name));
-    Ok(files.into_iter().filter_map(named).collect())
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +63,20 @@ mod tests {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
         assert_eq!(segment_names(dir.path()).unwrap(), names);
+    }
+
+    #[test]
+    fn a_directory_is_listed_again_while_files_vanish_but_not_for_ever() {
+        let tries = |error: io::ErrorKind, succeeds_after: usize| {
+            let mut tries = 0;
+            let listed = until_none_vanishes(|| {
+                tries += 1;
+                if tries > succeeds_after { Ok(()) } else { Err(error.into()) }
+            });
+            (tries, listed.is_ok())
+        };
+        assert_eq!(tries(io::ErrorKind::NotFound, 2), (3, true));
+        assert_eq!(tries(io::ErrorKind::NotFound, usize::MAX), (LIST_TRIES_MAX, false));
+        assert_eq!(tries(io::ErrorKind::PermissionDenied, 2), (1, false));
     }
 }

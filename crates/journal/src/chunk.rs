@@ -178,3 +178,111 @@ impl Size {
         self.records <= bounds.records && self.bytes <= bounds.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: i64) -> JobId {
+        JobId::new(number).unwrap()
+    }
+
+    /// A record for each number, which is the size of its payload in a separate file; 0 for none.
+    fn records(first: i64, spooled: &[u64]) -> Bytes {
+        let record = |(n, spooled): (i64, &u64)| match spooled {
+            0 => format!("{n}|acme/mail|x\n"),
+            bytes => format!("#:File name=f,bytes={bytes}\n{n}|acme/mail|\n"),
+        };
+        (first..).zip(spooled).map(record).collect::<String>().into()
+    }
+
+    /// A chunk with these records, which are not in memory.
+    fn chunk(offset: u64, first: i64, spooled: &[u64]) -> (Chunk, Bytes) {
+        let bytes = records(first, spooled);
+        let chunk = Chunk {
+            segment: id(1),
+            offset,
+            bytes: bytes.len(),
+            records: spooled.len() as u32,
+            spooled_bytes: spooled.iter().sum(),
+            first: id(first),
+            last: id(first + spooled.len() as i64 - 1),
+            state: FrameState::default(),
+            content: Content::of_file(&bytes),
+        };
+        (chunk, bytes)
+    }
+
+    /// Everything but the state; the sum of a chunk that is in memory is that of its bytes.
+    fn parts(chunk: &Chunk) -> (u64, usize, u32, u64, i64, i64, u32) {
+        let Chunk { offset, bytes, records, spooled_bytes, first, last, .. } = *chunk;
+        let sum = match &chunk.content {
+            Content::Memory(bytes) => crc32c::crc32c(bytes),
+            Content::File { sum } => *sum,
+        };
+        (offset, bytes, records, spooled_bytes, first.get(), last.get(), sum)
+    }
+
+    #[test]
+    fn small_chunks_that_follow_each_other_in_a_file_are_joined() {
+        let (mut joined, first) = chunk(100, 5, &[0, 7]);
+        let (next, second) = chunk(100 + first.len() as u64, 7, &[8, 0, 9]);
+        assert!(joined.join(&next, &second));
+        let both = [first, second].concat();
+        assert_eq!(parts(&joined), (100, both.len(), 5, 24, 5, 9, crc32c::crc32c(&both)));
+    }
+
+    #[test]
+    fn chunks_are_not_joined_across_gaps_and_segments_or_if_they_get_large() {
+        let (first, _) = chunk(100, 5, &[0, 0]);
+        let (next, bytes) = chunk(100 + first.bytes as u64, 7, &[0]);
+        let joins = |first: &Chunk, next: &Chunk| {
+            let mut joined = first.clone();
+            let joins = joined.join(next, &bytes);
+            assert_eq!(joined.records, if joins { 3 } else { 2 });
+            joins
+        };
+        assert!(joins(&first, &next));
+        assert!(!joins(&first, &Chunk { offset: next.offset + 1, ..next.clone() }));
+        assert!(!joins(&first, &Chunk { segment: id(2), ..next.clone() }));
+        let memory = || Content::Memory(bytes.clone());
+        assert!(!joins(&first, &Chunk { content: memory(), ..next.clone() }));
+        assert!(!joins(&Chunk { content: memory(), ..first.clone() }, &next));
+        let large = |bytes: usize| {
+            let next = Chunk { offset: 100 + bytes as u64, ..next.clone() };
+            joins(&Chunk { bytes, ..first.clone() }, &next)
+        };
+        assert!(large(CHUNK_BYTES - next.bytes) && !large(CHUNK_BYTES - next.bytes + 1));
+    }
+
+    #[test]
+    fn a_chunk_is_split_between_two_records_in_memory_or_not() {
+        let (file, bytes) = chunk(100, 5, &[0, 7, 0, 9]);
+        let memory = Chunk { content: Content::Memory(bytes.clone()), ..file.clone() };
+        let (two, rest) = (records(5, &[0, 7]), records(7, &[0, 9]));
+        for (whole, is_in_memory) in [(file, false), (memory, true)] {
+            let (head, tail) = whole.split(&bytes, |size, _| size.records <= 2).unwrap();
+            assert_eq!(parts(&head), (100, two.len(), 2, 7, 5, 6, crc32c::crc32c(&two)));
+            let at = 100 + two.len() as u64;
+            assert_eq!(parts(&tail), (at, rest.len(), 2, 9, 7, 8, crc32c::crc32c(&rest)));
+            let in_memory = [&head, &tail].map(|part| part.in_memory().map(Bytes::len));
+            let expected = [two.len(), rest.len()].map(|len| is_in_memory.then_some(len));
+            assert_eq!(in_memory, expected);
+            assert!(whole.split(&bytes, |_, _| true).is_none(), "all of them fit");
+            assert!(whole.split(&bytes, |_, _| false).is_none(), "none of them fits");
+        }
+    }
+
+    #[test]
+    fn large_payloads_count_when_a_chunk_is_split() {
+        let (whole, bytes) = chunk(100, 5, &[0, 7, 0]);
+        assert_eq!(whole.size().bytes, bytes.len() as u64 + 7);
+        let [one, two] = [1, 2].map(|count| records(5, &[0, 7, 0][..count]).len() as u64);
+        let head = |bytes_max: u64| {
+            let split = whole.split(&bytes, |size, _| size.bytes <= bytes_max);
+            split.map(|(head, _)| head.records)
+        };
+        assert_eq!((head(one - 1), head(one), head(two + 6)), (None, Some(1), Some(1)));
+        assert_eq!(head(two + 7), Some(2));
+    }
+}

@@ -231,3 +231,56 @@ impl DiskFile for File {
         self.set_len(length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_directories_are_listed_apart() {
+        let root = tempfile::tempdir().unwrap();
+        let (disk, root) = (RealDisk, root.path());
+        let file = root.join("file");
+        fs::write(&file, "abc").unwrap();
+        disk.make_dir(&root.join("dir")).unwrap();
+        std::os::unix::fs::symlink("nowhere", root.join("broken")).unwrap();
+        assert_eq!(disk.list(root).unwrap(), [("file".to_owned(), 3)]);
+        let mut dirs = disk.dirs(root).unwrap();
+        dirs.sort();
+        assert_eq!(dirs, ["broken", "dir"], "what cannot be looked at may be one");
+        assert!(disk.list(&root.join("missing")).unwrap().is_empty());
+        assert!(disk.list(&file).is_err(), "it is not a directory");
+        assert_eq!(disk.bytes(&file).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_second_name_is_the_same_file_and_never_replaces_another() {
+        let root = tempfile::tempdir().unwrap();
+        let [file, name] = ["file", "name"].map(|name| root.path().join(name));
+        fs::write(&file, "abc").unwrap();
+        RealDisk.link(&file, &name).unwrap();
+        assert_eq!(RealDisk.read(&name, 1, 2).unwrap(), b"bc");
+        let taken = RealDisk.link(&file, &name).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn what_is_missing_need_not_be_removed_and_what_stays_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        let [dir, link] = ["dir", "link"].map(|name| root.path().join(name));
+        let kind = |removed: io::Result<()>| removed.map_err(|error| error.kind());
+        assert_eq!(kind(RealDisk.remove(&dir)), Ok(()));
+        assert_eq!(kind(RealDisk.remove_dir(&dir)), Ok(()));
+        RealDisk.make_dir(&dir).unwrap();
+        assert!(RealDisk.remove(&dir).is_err(), "it is a directory");
+        fs::write(dir.join("other"), "").unwrap();
+        let not_empty = Err(io::ErrorKind::DirectoryNotEmpty);
+        assert_eq!(kind(RealDisk.remove_dir(&dir)), not_empty);
+        std::os::unix::fs::symlink(&dir, &link).unwrap();
+        assert_eq!(kind(RealDisk.remove_dir(&link)), Err(io::ErrorKind::NotADirectory));
+        fs::remove_file(dir.join("other")).unwrap();
+        fs::write(dir.join(LOCK_NAME), "").unwrap();
+        assert_eq!(kind(RealDisk.remove_dir(&dir)), Ok(()));
+        assert!(!RealDisk.is_dir(&dir));
+    }
+}

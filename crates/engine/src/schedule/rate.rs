@@ -193,6 +193,15 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_that_used_some_of_its_starts_rests_for_those() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+        assert_eq!(rates.reserve(&t, &five, 5, NOW), 5);
+        rates.give_back(&t, 3, NOW, NOW);
+        assert_eq!(rates.next_end(), Some(NOW + Duration::from_millis(400)));
+    }
+
+    #[test]
     fn a_new_rate_changes_a_rest_once_however_often_it_is_told() {
         let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
         let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
@@ -248,6 +257,6 @@ mod tests {
         let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
         let slow = TypeSettings { rate: Some(1e-300), ..TypeSettings::default() };
         assert_eq!(rates.reserve(&t, &slow, 9, NOW), 1);
-        assert_eq!(rates.next_end(), Some(NOW + REST_MAX));
+        assert_eq!(rates.next_end(), Some(NOW + Duration::from_secs(86_400)), "a day");
     }
 }

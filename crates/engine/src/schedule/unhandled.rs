@@ -72,6 +72,7 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{handler, key, scheduler};
+    use super::UNKNOWN_TYPES_MAX;
     use crate::options::Fairness;
 
     #[test]
@@ -84,9 +85,32 @@ mod tests {
         assert_eq!(asked, std::slice::from_ref(&t));
         scheduler.note_unhandled(&asked, &asked);
         assert!(scheduler.note(&t, 1));
+        scheduler.look_begins();
         assert!(scheduler.unknown_types().is_empty());
         scheduler.set_handler(&t, handler().unwrap());
         assert!(!scheduler.note(&t, 1), "it may run here now");
+    }
+
+    #[test]
+    fn a_look_asks_about_types_announced_before_it_began_and_not_about_too_many() {
+        let mut scheduler = scheduler(Fairness::Tenant, Vec::new());
+        for n in 0..=UNKNOWN_TYPES_MAX {
+            assert!(!scheduler.note(&key("a", &format!("t{n}")), 1));
+        }
+        assert!(scheduler.unknown_types().is_empty(), "no look has begun");
+        scheduler.look_begins();
+        assert_eq!(scheduler.unknown_types().len(), UNKNOWN_TYPES_MAX);
+    }
+
+    #[test]
+    fn several_types_without_a_handler_are_remembered() {
+        let mut scheduler = scheduler(Fairness::Tenant, Vec::new());
+        let types = ["t", "u"].map(|name| key("a", name));
+        assert!(!types.iter().any(|t| scheduler.note(t, 1)));
+        scheduler.look_begins();
+        let asked = scheduler.unknown_types();
+        scheduler.note_unhandled(&asked, &types);
+        assert!(types.iter().all(|t| scheduler.note(t, 1)));
     }
 
     #[test]

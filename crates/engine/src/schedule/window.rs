@@ -195,6 +195,13 @@ mod tests {
     use crate::schedule::tests::{NOW, handler, key, scheduler, start, waiting};
 
     #[test]
+    fn newcomers_are_remembered_up_to_a_bound() {
+        let tenants = (0..=NEWCOMERS_MAX).map(|n| waiting(&format!("a{n}"), "t", 1));
+        let scheduler = scheduler(Fairness::Tenant, tenants.collect());
+        assert_eq!(scheduler.newcomers.len(), NEWCOMERS_MAX);
+    }
+
+    #[test]
     fn only_a_type_without_jobs_and_batches_is_idle() {
         let t = key("a", "t");
         let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);

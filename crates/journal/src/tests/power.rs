@@ -74,6 +74,28 @@ fn a_parent_that_may_not_be_read_need_not_be_synced() {
 }
 
 #[test]
+fn only_what_was_there_before_need_not_be_synced_and_only_if_it_is_forbidden() {
+    let dir = Path::new("/data/journal");
+    let created = |fault, operation| {
+        let disk = FaultDisk::default();
+        disk::create_dir(&disk, dir).unwrap();
+        disk.fail(Some(Plan { fault, from: operation, until: operation + 1 }));
+        disk::create_dir(&disk, &dir.join("7")).is_ok()
+    };
+    // The parent is synced, the directory is created, and that is synced.
+    assert_eq!([1, 2, 3].map(|n| created(Fault::Forbid, n)), [true, false, false]);
+    assert_eq!([1, 2, 3].map(|n| created(Fault::Refuse, n)), [false; 3]);
+}
+
+#[test]
+fn a_directory_that_exists_is_no_error_and_one_that_cannot_be_created_is() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = crate::disk::RealDisk;
+    assert!(disk.make_dir(root.path()).is_ok());
+    assert!(disk.make_dir(&root.path().join("missing/dir")).is_err());
+}
+
+#[test]
 fn a_relative_directory_is_created() {
     assert!(disk::create_dir(&crate::disk::RealDisk, Path::new(".")).is_ok());
     assert!(disk::create_dir(&crate::disk::RealDisk, Path::new("src")).is_ok());

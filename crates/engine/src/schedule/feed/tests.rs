@@ -41,11 +41,71 @@ fn a_tenant_that_found_the_window_full_gets_more_types_when_half_of_it_is_free()
     assert_eq!(scheduler.take_short(1), [(key("a", "t").tenant, None)]);
 }
 
+#[test]
+fn a_tenant_that_found_the_window_full_makes_room_with_a_type_that_rests() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![slow_type("t")]);
+    let t = key("a", "t");
+    scheduler.reserve(&t, &slow_type("t").settings, None, 1, NOW);
+    scheduler.waiting = WINDOW_TYPES_MAX;
+    look(&mut scheduler, vec![waiting("a", "u", 1)]);
+    assert_eq!(scheduler.take_short(1), [(t.tenant.clone(), None)]);
+    assert_eq!(scheduler.types[&t].ready, 0);
+}
+
+/// A type with jobs that rests once it has started one.
+fn slow_type(name: &str) -> WaitingType {
+    let mut slow = waiting("a", name, 9);
+    slow.settings.rate = Some(0.001);
+    slow
+}
+
+/// A tenant with this many types, all of which rest, in a window with `waiting` types.
+fn tenant_that_rests(types: usize, waiting: usize) -> Scheduler {
+    let types: Vec<WaitingType> = (0..types).map(|n| slow_type(&format!("t{n}"))).collect();
+    let mut scheduler = scheduler(Fairness::Tenant, types.clone());
+    for of_type in types {
+        scheduler.reserve(&of_type.key, &of_type.settings, None, 1, NOW);
+    }
+    scheduler.waiting = waiting;
+    scheduler
+}
+
+#[test]
+fn what_a_tenant_asks_for_next_depends_on_why_a_type_of_its_page_found_no_place() {
+    let after = |types, window| {
+        let mut scheduler = tenant_that_rests(types, window);
+        let of = [(key("a", "t").tenant, None)];
+        scheduler.feed_next(&of, &[waiting("a", "u", 9), waiting("a", "v", 9)], 2);
+        let TenantEntry { feed, after, .. } = &scheduler.tenants[&of[0].0];
+        (*feed, after.clone())
+    };
+    let u = Some(key("a", "u").name);
+    assert_eq!(after(1, WINDOW_TYPES_MAX - 1), (Feed::Crowded, u.clone()), "the window is full");
+    let own = TENANT_TYPES_MAX - 1;
+    assert_eq!(after(own, own), (Feed::Short, u), "its own places are");
+    assert_eq!(after(1, WINDOW_TYPES_MAX), (Feed::Dry, None), "it brought nothing to pick");
+}
+
+#[test]
+fn a_round_that_brought_a_type_to_pick_is_followed_by_another_one() {
+    let after_round = |page: &[WaitingType]| {
+        let mut scheduler = tenant_that_rests(1, 1);
+        scheduler.has_more(&key("a", "t").tenant);
+        let of = scheduler.take_short(1);
+        scheduler.feed_next(&of, page, 1);
+        let of = scheduler.take_short(1);
+        assert_eq!(of, [(key("a", "t").tenant, Some(page[0].key.name.clone()))]);
+        scheduler.feed_next(&of, &[], 1);
+        scheduler.tenants[&of[0].0].feed
+    };
+    assert_eq!(after_round(&[waiting("a", "u", 9)]), Feed::Short);
+    assert_eq!(after_round(&[WaitingType { handler: None, ..waiting("a", "u", 9) }]), Feed::Dry);
+}
+
 /// The types that are left of a tenant that asks for more: one is open, one has a batch, and
 /// `resting` others rest.
 fn left_of(resting: usize) -> usize {
-    let mut slow = waiting("a", "batch", 9);
-    slow.settings.rate = Some(0.001);
+    let slow = slow_type("batch");
     let rest = |n| WaitingType { key: key("a", &format!("t{n}")), ..slow.clone() };
     let mut types: Vec<WaitingType> = (0..resting).map(rest).collect();
     types.extend([slow.clone(), waiting("a", "open", 9)]);
