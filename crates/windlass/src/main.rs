@@ -6,6 +6,7 @@
 //! | `cli` | the command line |
 //! | `config` | every key, from flags, environment, file and defaults |
 //! | `serve` | the daemon's life cycle, from the first check to the last signal |
+//! | `reload` | the files that a running daemon loads again |
 //! | `wiring` | builds a daemon from its parts |
 //! | `keys` | files with API keys: of a daemon, and for the commands |
 //! | `private` | keeps other users from the daemon's files |
@@ -33,6 +34,7 @@ mod keys;
 mod log;
 mod output;
 mod private;
+mod reload;
 mod serve;
 mod signal;
 mod source;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::KeyText;
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
+use windlass_door_http::tls::Tls;
 use windlass_door_http::{Access, Sites};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts, RealDisk};
@@ -41,6 +42,8 @@ pub(crate) struct Doors(JoinSet<(&'static str, io::Result<()>)>);
 /// The bound sockets.
 pub(crate) struct Listeners {
     pub(crate) http: TcpListener,
+    /// The HTTP door speaks TLS if it is set.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) bedrock: Option<TcpListener>,
 }
 
@@ -114,6 +117,7 @@ fn open_doors(
         header_timeout: config.http.header_timeout,
         body_timeout: config.http.body_timeout,
         connections_max: config.http.connections_max,
+        tls: listeners.tls,
         access: if config.insecure { Access::Everybody } else { Access::Keys },
         sites: sites(config),
         version,
@@ -227,7 +231,8 @@ fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
     let runtime = places.runtime.as_deref().map(keys::runtime::directory);
     let saved = keys::saved::path(&places);
     let ours = [&config.data_dir, &config.store];
-    for path in ours.into_iter().chain(&runtime).chain(&saved) {
+    let tls = config.tls.as_ref().map(|tls| &tls.key);
+    for path in ours.into_iter().chain(&runtime).chain(&saved).chain(tls) {
         let path = std::path::absolute(path).context("cannot determine the working directory")?;
         // Hide both the link and its target.
         hidden.extend(path.canonicalize());

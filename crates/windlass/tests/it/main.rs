@@ -17,3 +17,4 @@ mod harness;
 mod operate;
 mod run;
 mod schedule;
+mod tls;
