@@ -128,11 +128,25 @@ impl Failure {
         Failure { status: StatusCode::METHOD_NOT_ALLOWED, code: "invalid_value", message, field }
     }
 
+    /// Plain HTTP where TLS is spoken.
+    pub(crate) fn wants_tls() -> Failure {
+        let message = "this port speaks TLS; use a URL that begins with https://".to_owned();
+        let status = StatusCode::BAD_REQUEST;
+        Failure { status, code: "invalid_value", message, field: None }
+    }
+
     /// The details go to the daemon's log, not to the client.
     pub(crate) fn internal() -> Failure {
         let message = "internal error; see the daemon's log".to_owned();
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Failure { status, code: "internal", message, field: None }
+    }
+
+    /// The body of the answer.
+    pub(crate) fn json(&self) -> String {
+        let Failure { code, message, field, .. } = self;
+        let error = ErrorDetail { code, message, field: field.as_deref() };
+        serde_json::to_string(&ErrorBody { error }).expect("text is JSON")
     }
 }
 
@@ -169,11 +183,9 @@ impl From<Error> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let Failure { status, code, message, field } = &self;
-        let error = ErrorDetail { code, message, field: field.as_deref() };
-        let mut response = answer::json(*status, &ErrorBody { error });
+        let mut response = answer::json_text(self.status, self.json());
         let headers = response.headers_mut();
-        match *status {
+        match self.status {
             StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
             }

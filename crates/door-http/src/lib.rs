@@ -3,7 +3,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `server`, `presence` | connections: number, time limits, whether the client is still there |
+//! | `server`, `presence` | connections: number, times, TLS, whether the client is still there |
 //! | `door` | what every route shares: the engine, the limits, the clock |
 //! | `access`, `tries` | who may use a route; wrong keys, counted by address |
 //! | `record`, `audit` | what the audit learns of requests, and the route that lists it |
@@ -72,7 +72,7 @@ use windlass_net::Memory;
 pub use access::Access;
 pub use openapi::openapi;
 pub use server::serve;
-pub use windlass_net::{Network, Sites};
+pub use windlass_net::{Network, Sites, tls};
 
 /// Settings of the door.
 #[derive(Clone)]
@@ -80,12 +80,14 @@ pub struct Options {
     /// Maximum body of one request; lines and JSON have lower bounds of their own.
     pub body_bytes_max: u64,
     /// How long a client may take to send a request's head, from the connection or the previous
-    /// answer.
+    /// answer, and for its TLS handshake.
     pub header_timeout: Duration,
     /// Longest time between two bytes of a body, in either direction.
     pub body_timeout: Duration,
     /// Maximum number of connections; further ones wait to be accepted.
     pub connections_max: usize,
+    /// If it is set, all connections speak TLS.
+    pub tls: Option<Arc<tls::Tls>>,
     /// Whether requests need keys.
     pub access: Access,
     /// Whose requests for metrics need none.
@@ -105,6 +107,7 @@ impl Default for Options {
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
             connections_max: 10_000,
+            tls: None,
             access: Access::Keys,
             metrics_allow: Vec::new(),
             sites: Sites::default(),

@@ -1,12 +1,13 @@
 //! Whether a connection's client is still there. With HTTP/1 the only sign is that the client has
 //! closed its sending side, which is ambiguous: it may be gone, or it may have sent its request and
 //! be waiting for the answer. So a request in progress continues for a while, and only requests
-//! that wait for an event end at once.
+//! that wait for an event end at once. With HTTP/2 a client can also withdraw a single request,
+//! which is then dropped like those of a connection that has ended.
 
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ pub(crate) struct Presence(Arc<ClientState>);
 struct ClientState {
     /// Of the client, if it is known.
     address: Option<IpAddr>,
-    under_way: AtomicBool,
+    /// The number of requests in progress; with HTTP/1 at most one.
+    under_way: AtomicUsize,
     ended: CancellationToken,
 }
 
@@ -48,7 +50,7 @@ impl Presence {
 
     /// Marks a request as in progress until the returned guard is dropped.
     pub(crate) fn under_way(&self) -> UnderWay {
-        self.0.under_way.store(true, Ordering::SeqCst);
+        self.0.under_way.fetch_add(1, Ordering::SeqCst);
         UnderWay(self.clone())
     }
 
@@ -60,7 +62,7 @@ impl Presence {
     /// The client has stopped sending. Returns true while a request is in progress.
     fn set_ended(&self) -> bool {
         self.0.ended.cancel();
-        self.0.under_way.load(Ordering::SeqCst)
+        self.0.under_way.load(Ordering::SeqCst) > 0
     }
 }
 
@@ -68,7 +70,7 @@ pub(crate) struct UnderWay(Presence);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.0.under_way.store(false, Ordering::SeqCst);
+        self.0.0.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

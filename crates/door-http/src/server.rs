@@ -1,19 +1,25 @@
-//! Connections: how many there are, how long they may be silent, and how they end.
+//! Connections: how many there are, how long they may be silent, TLS, and how they end.
 
+use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use windlass_engine::Engine;
-use windlass_net::{Stream, http};
+use windlass_net::tls::{self, Accepted, Handshakes, Tls};
+use windlass_net::{Stream, http, http2};
 
 use crate::Options;
+use crate::error::Failure;
 use crate::presence::Presence;
 
 /// Serves until `shutdown` is cancelled, then answers the requests in progress. Returns when all
@@ -35,13 +41,76 @@ async fn serve_router(
     options: &Options,
     shutdown: CancellationToken,
 ) {
-    let protocol = http::protocol(options.header_timeout);
+    let server = Arc::new(Server::new(router, options));
     windlass_net::serve(listener, options.connections_max, shutdown, |stream, closing| {
-        let address = stream.peer_addr().ok().map(|address| address.ip());
-        let presence = Presence::of(address);
-        let stream = Stream::with_on_end(stream, options.body_timeout, presence.watch());
-        let router = TowerToHyperService::new(router.clone());
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        server.clone().talk(stream, closing)
+    })
+    .await;
+}
+
+/// What all connections share.
+struct Server {
+    router: Router,
+    http1: http1::Builder,
+    http2: http2::Protocol,
+    tls: Option<(Arc<Tls>, Handshakes)>,
+    /// How long a client may read nothing of an answer.
+    read_wait_max: Duration,
+    /// The answer to plain HTTP where TLS is spoken.
+    wants_tls: String,
+}
+
+impl Server {
+    fn new(router: Router, options: &Options) -> Server {
+        let (head_time_max, read_wait_max) = (options.header_timeout, options.body_timeout);
+        let requests_max = options.connections_max;
+        let limits = http2::Limits { idle_time_max: head_time_max, read_wait_max, requests_max };
+        let handshakes = || Handshakes::new(options.connections_max, head_time_max);
+        Server {
+            router,
+            http1: http::protocol(head_time_max),
+            http2: http2::Protocol::new(limits),
+            tls: options.tls.clone().map(|tls| (tls, handshakes())),
+            read_wait_max,
+            wants_tls: Failure::wants_tls().json(),
+        }
+    }
+
+    /// Answers the requests of one connection.
+    async fn talk(self: Arc<Self>, stream: TcpStream, closing: CancellationToken) {
+        let presence = Presence::of(stream.peer_addr().ok().map(|address| address.ip()));
+        let Some((tls, handshakes)) = &self.tls else {
+            let stream = Stream::with_on_end(stream, self.read_wait_max, presence.watch());
+            return http::converse(self.http1.clone(), stream, self.service(presence), closing)
+                .await;
+        };
+        let stream = match handshakes.accept(tls, stream, &closing).await {
+            Accepted::Tls(stream) => stream,
+            Accepted::Plain(stream) => return tls::refuse_plain(stream, &self.wants_tls).await,
+            Accepted::Ended => return,
+        };
+        let is_http2 = tls::is_http2(&stream);
+        let stream = Stream::with_on_end(stream, self.read_wait_max, presence.watch());
+        let service = self.service(presence);
+        if is_http2 {
+            http2::converse(&self.http2, stream, service, closing).await;
+        } else {
+            http::converse(self.http1.clone(), stream, service, closing).await;
+        }
+    }
+
+    /// Answers the requests of one client.
+    fn service(
+        &self,
+        presence: Presence,
+    ) -> impl Service<
+        Request<Incoming>,
+        Response = axum::response::Response,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + use<> {
+        let router = TowerToHyperService::new(self.router.clone());
+        service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(presence.clone());
             let under_way = presence.under_way();
             let answering = router.call(request);
@@ -50,10 +119,8 @@ async fn serve_router(
                 drop(under_way);
                 answer
             }
-        });
-        http::converse(protocol.clone(), stream, service, closing)
-    })
-    .await;
+        })
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@
 //! | `stream`, `tcp` | writing to a client that may not read, and closing in order |
 //! | `memory` | the memory bound for large messages of all connections |
 //! | `pace` | how slow a peer may be |
-//! | `http`, `body` | one HTTP/1 connection, and its request bodies |
+//! | `http`, `http2`, `body` | one HTTP connection, by its version, and its request bodies |
+//! | `tls` | certificates from files, and handshakes |
 //! | `network` | networks, for lists of addresses |
 //! | `site` | requests that web pages make browsers send |
 
@@ -17,6 +18,7 @@ mod accept;
 mod body;
 mod connections;
 pub mod http;
+pub mod http2;
 mod memory;
 mod network;
 mod pace;
@@ -24,6 +26,7 @@ mod serve;
 mod site;
 mod stream;
 pub mod tcp;
+pub mod tls;
 
 pub use accept::accept;
 pub use body::{BodyError, BodyReader, SMALL_BYTES_MAX};

@@ -6,6 +6,7 @@
 //! | `cli` | the command line |
 //! | `config` | every key, from flags, environment, file and defaults |
 //! | `serve` | the daemon's life cycle, from the first check to the last signal |
+//! | `reload` | the files that a running daemon loads again |
 //! | `wiring` | builds a daemon from its parts |
 //! | `keys` | files with API keys: of a daemon, and for the commands |
 //! | `secrets` | the key file of secrets |
@@ -34,6 +35,7 @@ mod keys;
 mod log;
 mod output;
 mod private;
+mod reload;
 mod secrets;
 mod serve;
 mod signal;

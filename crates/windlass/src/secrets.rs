@@ -147,7 +147,7 @@ impl LockedKeys for Locked {
 
 /// Writes a whole file, locks it, and puts it in place of the one that is there, durably.
 fn replace(path: &Path, text: &str) -> io::Result<File> {
-    let beside = keys::beside(path, text)?;
+    let beside = keys::beside(path, text.as_bytes())?;
     beside.as_file().try_lock()?;
     let file = beside.persist(path)?;
     keys::sync_parent(path)?;

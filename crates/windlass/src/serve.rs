@@ -20,7 +20,8 @@ use crate::config::{Config, Inputs, misspelt};
 use crate::keys;
 use crate::log;
 use crate::private;
-use crate::signal::Signals;
+use crate::reload;
+use crate::signal::{Signals, hangups};
 use crate::wiring::{self, Listeners, Running};
 
 /// The data directory holds payloads, so only its owner may access it.
@@ -85,6 +86,8 @@ pub(crate) fn handler_path() -> String {
 }
 
 async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
+    let hangups = hangups().context("cannot install signal handlers")?;
+    let tls = reload::load(config)?;
     let listener = bind(config.listen, "--listen").await?;
     let bedrock = match config.bedrock.listen {
         Some(listen) => Some(bind(listen, "--bedrock").await?),
@@ -93,17 +96,20 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
     let _in_use = prepare(&config.data_dir)?;
     private::make_store(&config.store);
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
-    let running =
-        wiring::start(config, Listeners { http: listener, bedrock }, handler_path()).await?;
+    let listeners = Listeners { http: listener, tls: tls.clone(), bedrock };
+    let running = wiring::start(config, listeners, handler_path()).await?;
     // Before the address is announced: commands may come at once.
     let runtime = keys::Places::of_process().runtime;
+    keys::runtime::clear(runtime.as_deref(), running.address);
     let for_user = running.key.as_ref();
-    let for_user =
-        for_user.and_then(|key| keys::runtime::publish(runtime.as_deref(), running.address, key));
+    let for_user = for_user
+        .and_then(|key| keys::runtime::publish_key(runtime.as_deref(), running.address, key));
+    let published = reload::Published::new(runtime, running.address, tls.as_deref());
     let status = running.engine.status().await;
     log.first(|| {
         tracing::info!(
             listen = %running.address,
+            tls = tls.is_some(),
             bedrock = running.bedrock.map(tracing::field::display),
             sysid = status.sysid.get(),
             version = env!("CARGO_PKG_VERSION"),
@@ -117,15 +123,16 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
     }
     warn_of_misspelt_variables();
     tokio::select! {
-        ended = work(running, for_user, &mut signals) => ended,
+        ended = work(running, (for_user, &published), &mut signals) => ended,
         never = warn_of_open_doors(config.insecure) => match never {},
+        never = reload::follow(tls, hangups, &published) => match never {},
     }
 }
 
 /// Runs until a signal arrives or a part fails.
 async fn work(
     mut running: Running,
-    for_user: Option<keys::runtime::RuntimeKey>,
+    for_user: (Option<keys::runtime::RuntimeFile>, &reload::Published),
     signals: &mut Signals,
 ) -> anyhow::Result<ExitCode> {
     let asked = tokio::select! {
@@ -135,7 +142,9 @@ async fn work(
     };
     tracing::info!(signal = asked.as_str(), "stopping");
     // While the address is still ours.
-    drop(for_user);
+    let (key, certificate) = for_user;
+    drop(key);
+    certificate.remove();
     tokio::select! {
         stopped = running.stop() => {
             stopped?;

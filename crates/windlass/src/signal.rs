@@ -1,5 +1,5 @@
 //! The signals that stop the process: TERM and INT, and for the Disbatch programs also HUP and
-//! QUIT.
+//! QUIT. The daemon loads files again after a HUP.
 
 use std::future::poll_fn;
 use std::io;
@@ -46,6 +46,11 @@ impl StopSignal {
     pub(crate) fn exit_status(self) -> u8 {
         128 + self.number()
     }
+}
+
+/// Notified by every HUP. From now on that signal no longer kills the process.
+pub(crate) fn hangups() -> io::Result<Signal> {
+    signal(SignalKind::hangup())
 }
 
 impl Signals {

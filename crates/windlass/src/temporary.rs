@@ -51,7 +51,7 @@ async fn live(
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let _in_use = serve::prepare(&config.data_dir)?;
     let http = TcpListener::bind(config.listen).await.context("cannot get a free port")?;
-    let listeners = Listeners { http, bedrock: None };
+    let listeners = Listeners { http, tls: None, bedrock: None };
     let running = wiring::start(config, listeners, serve::handler_path()).await?;
     let url = format!("http://{}", running.address);
     let key = running.key.clone().context("a temporary daemon has a key")?;

@@ -14,6 +14,7 @@ use windlass_core::KeyText;
 use windlass_core::audit::{Subject, action};
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
+use windlass_door_http::tls::Tls;
 use windlass_door_http::{Access, Sites};
 use windlass_engine::api::SecretStatus;
 use windlass_engine::metrics::Metrics;
@@ -44,6 +45,8 @@ pub(crate) struct Doors(JoinSet<(&'static str, io::Result<()>)>);
 /// The bound sockets.
 pub(crate) struct Listeners {
     pub(crate) http: TcpListener,
+    /// The HTTP door speaks TLS if it is set.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) bedrock: Option<TcpListener>,
 }
 
@@ -141,6 +144,7 @@ fn open_doors(
         header_timeout: config.http.header_timeout,
         body_timeout: config.http.body_timeout,
         connections_max: config.http.connections_max,
+        tls: listeners.tls,
         access: if config.insecure { Access::Everybody } else { Access::Keys },
         metrics_allow: config.http.metrics_allow.clone(),
         sites: sites(config),
@@ -250,7 +254,8 @@ fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
     let runtime = places.runtime.as_deref().map(keys::runtime::directory);
     let saved = keys::saved::path(&places);
     let ours = [&config.data_dir, &config.store, &config.secrets_key_file];
-    for path in ours.into_iter().chain(&runtime).chain(&saved) {
+    let tls = config.tls.as_ref().map(|tls| &tls.key);
+    for path in ours.into_iter().chain(&runtime).chain(&saved).chain(tls) {
         let path = std::path::absolute(path).context("cannot determine the working directory")?;
         // Hide both the link and its target.
         hidden.extend(path.canonicalize());

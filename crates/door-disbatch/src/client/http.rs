@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, Response, StatusCode, header, redirect};
+use reqwest::{Client, Response, StatusCode, header, redirect};
 use serde_json::Value;
 use windlass_program::http::{ANSWER_BYTES_MAX, Address, AnswerError, body, in_time, root_cause};
+use windlass_program::tls;
 
 use super::request::ApiRequest;
 use super::{Failure, Login, Target, Trust};
@@ -130,15 +131,7 @@ fn http(address: &Address, trust: &Trust) -> Result<Client, Failure> {
         _ if !address.is_https() => builder,
         Trust::System => builder,
         Trust::CaFile(path) => {
-            let unusable = |error: &dyn std::fmt::Display| {
-                Failure::Failed(format!("the certificates in {}: {error}", path.display()))
-            };
-            let pem = std::fs::read(path).map_err(|error| unusable(&error))?;
-            let all = Certificate::from_pem_bundle(&pem).map_err(|error| unusable(&error))?;
-            if all.is_empty() {
-                return Err(unusable(&"there are none"));
-            }
-            builder.tls_certs_only(all)
+            builder.tls_certs_only(tls::authorities(path).map_err(Failure::Failed)?)
         }
         Trust::Everybody => builder.tls_danger_accept_invalid_certs(true),
     };

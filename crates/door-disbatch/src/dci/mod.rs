@@ -98,7 +98,9 @@ pub(crate) async fn serve(
         }
     });
     let balancing = balance::balance(&dci, stop.clone());
-    tokio::join!(server::serve(listener, tls, router, stop.clone()), reaching, Box::pin(balancing));
+    let following = stop.run_until_cancelled(server::follow(tls.clone()));
+    let serving = server::serve(listener, tls, router, stop.clone());
+    tokio::join!(serving, reaching, Box::pin(balancing), following);
     Ok(())
 }
 

@@ -8,9 +8,11 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use windlass_core::time::{Clock, SystemClock};
+use windlass_net::tls::{self, Accepted, Handshakes, Tls};
 use windlass_net::{Stream, http};
 
 /// Maximum number of connections; others wait to be accepted.
@@ -22,19 +24,24 @@ const WRITE_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Time limit for the TLS handshake.
 const TLS_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// The answer to plain HTTP where TLS is spoken.
+const WANTS_TLS: &str = r#"{"error":"this port speaks TLS; use https"}"#;
+
 /// Serves until `stop` is cancelled. Requests in progress are then answered; returns when all
 /// connections have ended or are closed after a grace period.
 pub(crate) async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Tls>>,
     router: Router,
     stop: CancellationToken,
 ) {
     let mut protocol = http::protocol(HEAD_TIME_MAX);
     // A client that has stopped sending may still read the answer.
     protocol.half_close(true);
+    let handshakes = Arc::new(Handshakes::new(CONNECTIONS_MAX, TLS_TIME_MAX));
     windlass_net::serve(listener, CONNECTIONS_MAX, stop, |stream, closing| {
-        talk(protocol.clone(), stream, tls.clone(), router.clone(), closing)
+        let tls = tls.clone().map(|tls| (tls, handshakes.clone()));
+        talk(protocol.clone(), stream, tls, router.clone(), closing)
     })
     .await;
 }
@@ -42,43 +49,41 @@ pub(crate) async fn serve(
 async fn talk(
     protocol: http1::Builder,
     stream: TcpStream,
-    tls: Option<TlsAcceptor>,
+    tls: Option<(Arc<Tls>, Arc<Handshakes>)>,
     router: Router,
     closing: CancellationToken,
 ) {
     let service = TowerToHyperService::new(router);
-    let stream = Stream::new(stream, WRITE_WAIT_MAX);
-    let Some(tls) = tls else {
+    let Some((tls, handshakes)) = tls else {
+        let stream = Stream::new(stream, WRITE_WAIT_MAX);
         return http::converse(protocol, stream, service, closing).await;
     };
-    match tokio::time::timeout(TLS_TIME_MAX, tls.accept(stream)).await {
-        Ok(Ok(stream)) => http::converse(protocol, stream, service, closing).await,
-        Ok(Err(error)) => tracing::debug!(%error, "a connection without TLS"),
-        Err(_) => tracing::debug!("a connection did not begin in time"),
+    match handshakes.accept(&tls, stream, &closing).await {
+        Accepted::Tls(stream) => {
+            let stream = Stream::new(stream, WRITE_WAIT_MAX);
+            http::converse(protocol, stream, service, closing).await;
+        }
+        Accepted::Plain(stream) => tls::refuse_plain(stream, WANTS_TLS).await,
+        Accepted::Ended => {}
     }
 }
 
 /// Loads certificate and key.
-pub(crate) fn tls(files: &crate::config::Tls) -> Result<TlsAcceptor, String> {
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+pub(crate) fn tls(config: &crate::config::Tls) -> Result<Arc<Tls>, String> {
+    let files = tls::Files { cert: config.cert.clone(), key: config.key.clone(), client_ca: None };
+    Ok(Arc::new(Tls::load(files, &[tls::HTTP1], now())?))
+}
 
-    let cert = files.cert.display();
-    let chain = CertificateDer::pem_file_iter(&files.cert).and_then(Iterator::collect);
-    let chain: Vec<_> = chain.map_err(|error| format!("tls: {cert} cannot be read: {error}"))?;
-    if chain.is_empty() {
-        return Err(format!("tls: there is no certificate in {cert}"));
+/// Loads them again when the files change.
+pub(crate) async fn follow(tls: Option<Arc<Tls>>) {
+    if let Some(tls) = tls {
+        // The signal that asks for it elsewhere stops this program.
+        match tls.follow(now, &Notify::new(), |_| ()).await {}
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key)
-        .map_err(|error| format!("tls: {} cannot be read: {error}", files.key.display()))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("tls: {error}"))?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|error| format!("tls: {cert} and {}: {error}", files.key.display()))?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn now() -> i64 {
+    SystemClock.now().ms() / 1000
 }
 
 /// Passwords and tasks must not cross a network unencrypted.

@@ -13,6 +13,8 @@ mod secret;
 mod serve;
 mod types;
 
+use std::path::PathBuf;
+
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -32,6 +34,8 @@ pub(crate) use self::run::Run;
 pub(crate) use self::secret::{Secret, SecretSet};
 pub(crate) use self::serve::Serve;
 pub(crate) use self::types::Types;
+use crate::Usage;
+use crate::keys::Login;
 
 /// A durable, fair job queue in one binary.
 #[derive(Debug, Parser)]
@@ -52,6 +56,13 @@ First steps:
   windlass jobs list                     list the newest jobs
 
 Exit code: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
+
+const LOGIN_HELP: &str = "\
+Examples:
+  windlass login http://127.0.0.1:7600 < key.txt
+  windlass login https://jobs.example:7600 --ca ca.pem < key.txt
+
+--ca, --cert and --cert-key are saved with the key.";
 
 /// Which daemon and which tenant a command talks to.
 #[derive(Debug, Clone, Args)]
@@ -80,9 +91,36 @@ pub(crate) struct Target {
     /// API key [default: the saved one, or that of a daemon of the same user on this machine].
     #[arg(long, global = true, value_name = "KEY", env = "WINDLASS_KEY", hide_env_values = true)]
     pub(crate) key: Option<String>,
+    /// Certificate authorities to trust, in PEM [default: those of this machine].
+    #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_CA", hide_env_values = true)]
+    pub(crate) ca: Option<PathBuf>,
+    /// Client certificate in PEM, for a daemon that asks for one.
+    #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_CERT", hide_env_values = true)]
+    pub(crate) cert: Option<PathBuf>,
+    /// Private key of the client certificate [default: in the same file].
+    #[arg(
+        id = "cert-key",
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "WINDLASS_CERT_KEY",
+        hide_env_values = true
+    )]
+    pub(crate) cert_key: Option<PathBuf>,
     /// Print JSON instead of tables.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+impl Target {
+    /// What the flags and the environment say.
+    pub(crate) fn login(&self) -> Result<Login, Usage> {
+        if self.cert_key.is_some() && self.cert.is_none() {
+            return Err(Usage("--cert-key needs the certificate, too: --cert FILE".into()));
+        }
+        let Target { key, ca, cert, cert_key, .. } = self.clone();
+        Ok(Login { key, ca, cert, cert_key, pinned: None })
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -122,7 +160,7 @@ pub(crate) enum Action {
     #[command(subcommand)]
     Secret(Secret),
     /// Save an API key for a daemon; it is read from the terminal or standard input.
-    #[command(after_help = "Example:\n  windlass login http://127.0.0.1:7600 < key.txt")]
+    #[command(after_help = LOGIN_HELP)]
     Login {
         /// Address of the daemon.
         #[arg(value_name = "URL")]
@@ -203,10 +241,10 @@ pub(crate) fn command() -> Command {
 }
 
 /// The flags of `Target`.
-const TARGET: [&str; 4] = ["url", "tenant", "key", "json"];
+const TARGET: [&str; 7] = ["url", "tenant", "key", "ca", "cert", "cert-key", "json"];
 
 /// Those that name a daemon.
-const DAEMON: [&str; 3] = ["url", "tenant", "key"];
+const DAEMON: [&str; 6] = ["url", "tenant", "key", "ca", "cert", "cert-key"];
 
 /// Commands that talk to no daemon, and the flags that they refuse.
 const LOCAL: [(&str, &[&str]); 13] = [

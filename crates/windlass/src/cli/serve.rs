@@ -17,6 +17,12 @@ pub(crate) struct Serve {
     pub(crate) config: Option<PathBuf>,
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<String>,
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<String>,
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_client_ca: Option<String>,
     #[arg(
         long = "bedrock",
         value_name = "ADDRESS",
@@ -44,6 +50,9 @@ impl Serve {
         let insecure = self.insecure.then(|| "true".to_owned());
         let all = [
             ("listen", &self.listen),
+            ("tls.cert", &self.tls_cert),
+            ("tls.key", &self.tls_key),
+            ("tls.client_ca", &self.tls_client_ca),
             ("bedrock.listen", &self.bedrock_listen),
             ("data_dir", &self.data_dir),
             ("store", &self.store),
@@ -84,6 +93,7 @@ fn keys_help() -> String {
 Examples:
   windlass serve
   windlass serve --listen 127.0.0.1:0 --data-dir /var/lib/windlass --log-format json
+  windlass serve --listen 0.0.0.0:7600 --tls-cert server.pem --tls-key server.key
   windlass serve --bedrock
   WINDLASS_SCHEDULER_SLOTS=64 windlass serve --config /etc/windlass.toml
 

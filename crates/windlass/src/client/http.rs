@@ -6,14 +6,17 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::RETRY_AFTER;
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use reqwest::{ClientBuilder, Identity, Method, RequestBuilder, Response, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use windlass_core::{Tenant, TypeName};
 use windlass_program::http::{ANSWER_BYTES_MAX, Address, AnswerError, body, root_cause};
+use windlass_program::tls;
 
+use super::pinned;
 use crate::Usage;
+use crate::keys::Login;
 
 /// How long to wait for an answer, on top of the time the daemon was asked to wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,17 +39,19 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// With the key that its requests have, if any.
-    pub(crate) fn new(url: &str, tenant: &str, key: Option<String>) -> anyhow::Result<Daemon> {
+    pub(crate) fn new(url: &str, tenant: &str, login: Login) -> anyhow::Result<Daemon> {
         let wrong = || Usage(format!("--url takes an http or https URL, not '{url}'"));
         let address = Address::parse(url).ok_or_else(wrong)?;
         install_tls();
-        let http = address
-            .client()
-            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
+        let builder = address.client().user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
+        let builder = match address.is_https() {
+            true => secured(builder, &login)?,
+            false => builder,
+        };
+        let http = builder
             .build()
-            .context("cannot set up the HTTP client")?;
-        Ok(Daemon { address, tenant: Tenant::new(tenant)?, key, http })
+            .map_err(|error| anyhow!("cannot set up the HTTP client ({})", root_cause(&error)))?;
+        Ok(Daemon { address, tenant: Tenant::new(tenant)?, key: login.key, http })
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {
@@ -174,8 +179,11 @@ impl Daemon {
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
         let url = &self.address.shown;
+        let reason = root_cause(error);
+        if let Some(hint) = tls_hint(&reason).filter(|_| self.address.is_https()) {
+            return anyhow!("no TLS connection to {url} ({reason}); {hint}");
+        }
         if error.is_connect() {
-            let reason = root_cause(error);
             return anyhow!(
                 "cannot reach {url} ({reason}); start a daemon with `windlass serve`, or choose \
                  another one with --url"
@@ -184,7 +192,48 @@ impl Daemon {
         if error.is_timeout() {
             return anyhow!("{url} did not answer in time");
         }
-        anyhow!("the request to {url} failed ({})", root_cause(error))
+        anyhow!("the request to {url} failed ({reason})")
+    }
+}
+
+/// Which daemons are trusted, and the certificate of the client.
+fn secured(builder: ClientBuilder, login: &Login) -> anyhow::Result<ClientBuilder> {
+    let identity = match &login.cert {
+        Some(cert) => {
+            let pem = tls::identity(cert, login.cert_key.as_deref());
+            Some(pem.map_err(|reason| anyhow!("the client certificate: {reason}"))?)
+        }
+        None => None,
+    };
+    if let Some(certificate) = &login.pinned {
+        let config = pinned::config(certificate.clone(), identity.as_deref())?;
+        return Ok(builder.tls_backend_preconfigured(config));
+    }
+    let builder = match &login.ca {
+        Some(file) => builder.tls_certs_only(tls::authorities(file).map_err(|why| anyhow!(why))?),
+        None => builder,
+    };
+    Ok(match identity {
+        Some(pem) => builder.identity(Identity::from_pem(&pem).map_err(|error| {
+            anyhow!("the client certificate cannot be used ({})", root_cause(&error))
+        })?),
+        None => builder,
+    })
+}
+
+/// What to do about an error of TLS.
+fn tls_hint(reason: &str) -> Option<&'static str> {
+    let has = |part: &str| reason.contains(part);
+    if has("InvalidContentType") {
+        Some("nothing there speaks TLS; use a URL that begins with http://")
+    } else if has("CertificateRequired") {
+        Some("it asks for a client certificate: --cert and --cert-key")
+    } else if has("received fatal alert") {
+        Some("it does not accept this client; check --cert and --cert-key")
+    } else if has("certificate") {
+        Some("if a private authority has signed it, name that with --ca")
+    } else {
+        None
     }
 }
 
@@ -262,7 +311,7 @@ mod tests {
 
     #[test]
     fn type_names_are_encoded_in_paths() {
-        let daemon = Daemon::new("http://127.0.0.1:1/", "acme", None).unwrap();
+        let daemon = Daemon::new("http://127.0.0.1:1/", "acme", Login::default()).unwrap();
         assert_eq!(
             daemon.path(&["jobs", "www-prod/Foo ä"]),
             "/v1/acme/jobs/www-prod%2FFoo%20%C3%A4"
@@ -273,7 +322,7 @@ mod tests {
     #[test]
     fn urls_that_are_not_http_are_wrong_usage() {
         for url in ["", "localhost:7600", "ftp://x", "http://"] {
-            let error = Daemon::new(url, "acme", None).err().expect(url);
+            let error = Daemon::new(url, "acme", Login::default()).err().expect(url);
             assert!(error.is::<Usage>(), "{url}");
         }
     }
@@ -292,8 +341,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let daemon =
-            Daemon::new(&format!("http://u:secret@127.0.0.1:{port}"), "acme", None).unwrap();
+        let url = format!("http://u:secret@127.0.0.1:{port}");
+        let daemon = Daemon::new(&url, "acme", Login::default()).unwrap();
         let error = daemon.get("/v1/status", &[]).await.unwrap_err().to_string();
         assert!(error.contains(&format!("http://127.0.0.1:{port}")), "{error}");
         assert!(error.contains("windlass serve") && !error.contains("secret"), "{error}");

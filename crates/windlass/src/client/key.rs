@@ -11,7 +11,7 @@ use windlass_core::{KeyText, Role};
 use super::http::Daemon;
 use super::{Show, cell, items, when};
 use crate::cli::{Key, KeyCreate, KeyRotate, Target};
-use crate::keys::{self, Places};
+use crate::keys::{self, Login, Places};
 use crate::output::{self, Table, long, plain, text};
 
 /// Longest input that is read for a key.
@@ -117,12 +117,16 @@ pub(super) async fn login(target: &Target, url: &str, places: &Places) -> anyhow
     if KeyText::parse(&key).is_none() {
         bail!("this is not a key; a key begins with wl_ and has {KEY_CHARS} characters");
     }
-    let daemon = Daemon::new(url, &target.tenant, Some(key.clone()))?;
+    let url = keys::find::url(url, places);
+    // Files that were saved before stay, unless others are given.
+    let given = Login { key: Some(key), ..target.login()? };
+    let login = keys::find::find(given, &url, places)?;
+    let daemon = Daemon::new(&url, &target.tenant, login.clone())?;
     // Every role may read it.
     daemon.get("/openapi.json", &[]).await?;
-    let path = keys::saved::save(places, daemon.base(), &key)?;
+    let path = keys::saved::save(places, daemon.base(), &login)?;
     let shown = path.display().to_string();
-    output::print(&format!("the key for {} is saved in {}\n", plain(url), plain(&shown)))?;
+    output::print(&format!("the key for {} is saved in {}\n", plain(&url), plain(&shown)))?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod jobs;
 mod key;
 mod load;
 mod log;
+mod pinned;
 mod run;
 mod secret;
 mod status;
@@ -26,7 +27,7 @@ use windlass_core::State;
 
 use crate::cli::{Action, Target};
 use crate::keys::Places;
-use crate::keys::find::find;
+use crate::keys::find;
 use crate::output;
 
 pub(crate) use self::http::Daemon;
@@ -38,8 +39,9 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         key::login(target, url, &places).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let url = target.url.trim_end_matches('/');
-    let daemon = Daemon::new(url, &target.tenant, find(target.key.as_deref(), url, &places)?)?;
+    let url = find::url(&target.url, &places);
+    let login = find::find(target.login()?, &url, &places)?;
+    let daemon = Daemon::new(&url, &target.tenant, login)?;
     let show = Show { json: target.json };
     match action {
         Action::Run(run) => return run::run(daemon, show, &run).await,

@@ -113,6 +113,18 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("listen", Kind::Address, "127.0.0.1:7600")
         .with_flag()
         .help("Address and port of the HTTP door; port 0 picks a free one."),
+    Key::new("tls.cert", Kind::File, "").computed("no TLS").with_flag().help(
+        "Certificate of the HTTP door, and behind it those that lead to a known one, in PEM. \
+         With it, all clients of the HTTP door speak TLS. Loaded again when the file changes.",
+    ),
+    Key::new("tls.key", Kind::File, "")
+        .computed("none")
+        .with_flag()
+        .help("Private key of tls.cert, in PEM; a file that not every user can read."),
+    Key::new("tls.client_ca", Kind::File, "")
+        .computed("clients need no certificate")
+        .with_flag()
+        .help("Certificates in PEM; clients need one that one of these has signed (mutual TLS)."),
     Key::new("bedrock.listen", Kind::Address, "")
         .computed("disabled")
         .with_flag_called("--bedrock")
@@ -136,8 +148,8 @@ pub(crate) const KEYS: &[Key] = &[
          backups.",
     ),
     Key::new("insecure", Kind::Switch, "false").with_flag().help(
-        "Switch API keys off: everybody who reaches the daemon may use it. Needed to listen on an \
-         address that other machines can reach, because there is no TLS yet.",
+        "Switch API keys off: everybody who reaches the daemon may use it. Without TLS, needed to \
+         listen on an address that other machines can reach.",
     ),
     Key::new("sysid", whole(1, SYSID_MAX as u64), "")
         .computed("any free number")
@@ -259,7 +271,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("http.body_bytes_max", whole(1024, 1024 * 1024 * MIB), "1073741824")
         .help("Maximum size of a request body, in bytes."),
     Key::new("http.header_timeout", span(MS.saturating_mul(100), HOUR), "10s")
-        .help("How long a client may take to send the request head."),
+        .help("How long a client may take for the TLS handshake, and to send the request head."),
     Key::new("http.body_timeout", span(MS.saturating_mul(100), HOUR), "60s")
         .help("Requests whose body makes no progress for this long are aborted."),
     Key::new("http.connections_max", whole(1, 1_000_000), "10000")

@@ -15,6 +15,8 @@ use windlass_door_bedrock::Network;
 /// Bounds are inclusive.
 pub(crate) enum Kind {
     Text,
+    /// The path of a file.
+    File,
     Switch,
     Whole {
         min: u64,
@@ -76,6 +78,7 @@ impl Kind {
     pub(crate) fn accepted(&self) -> String {
         match self {
             Kind::Text => "text that is not empty".into(),
+            Kind::File => "the path of a file".into(),
             Kind::Switch => "true or false".into(),
             Kind::Whole { min, max } => format!("a whole number from {min} to {max}"),
             Kind::Number { min, max } => format!("a number from {min} to {max}"),
@@ -108,8 +111,8 @@ impl Kind {
     pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
         let wrong = || shown(text);
         match self {
-            Kind::Text if text.is_empty() => Err(wrong()),
-            Kind::Text => Ok(Value::Text(text.to_owned())),
+            Kind::Text | Kind::File if text.is_empty() => Err(wrong()),
+            Kind::Text | Kind::File => Ok(Value::Text(text.to_owned())),
             Kind::Switch => text.parse().map(Value::Switch).map_err(|_| wrong()),
             Kind::Whole { min, max } => match text.parse() {
                 Ok(number) if (*min..=*max).contains(&number) => Ok(Value::Whole(number)),

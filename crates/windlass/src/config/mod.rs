@@ -15,6 +15,7 @@ use windlass_core::network::Destination;
 use windlass_core::time::format_duration;
 use windlass_core::{Limits, Maxima, RetryPolicy, Sysid, Tenant};
 use windlass_door_bedrock::Network;
+use windlass_door_http::tls;
 use windlass_engine::Fairness;
 use windlass_runner::{Landlock, Level};
 
@@ -34,6 +35,8 @@ const SLOTS_MIN: usize = 8;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
+    /// The HTTP door speaks TLS if there is a certificate.
+    pub(crate) tls: Option<tls::Files>,
     pub(crate) bedrock: Bedrock,
     pub(crate) data_dir: PathBuf,
     /// The file of the embedded store.
@@ -190,6 +193,7 @@ impl Config {
         let slots_default = (SLOTS_PER_CORE * cores).max(SLOTS_MIN);
         Config {
             listen: of.address("listen"),
+            tls: tls_files(of),
             bedrock: Bedrock {
                 listen: of.address_if_set("bedrock.listen"),
                 allow: of.networks("bedrock.allow"),
@@ -274,9 +278,12 @@ impl Config {
         {
             // Reading the store means reading every tenant's jobs.
             let opened = paths.iter().find(|path| {
+                let key = self.tls.as_ref().map(|tls| &tls.key);
                 let ours = [&self.data_dir, &self.store, &self.secrets_key_file];
-                let ours = ours.map(std::path::absolute);
-                ours.into_iter().flatten().any(|own| own.starts_with(path) || path.starts_with(own))
+                ours.into_iter()
+                    .chain(key)
+                    .flat_map(std::path::absolute)
+                    .any(|own| own.starts_with(path) || path.starts_with(own))
             });
             if let Some(path) = opened.filter(|_| self.isolation.landlock != Landlock::Off) {
                 let path = path.display();
@@ -284,18 +291,32 @@ impl Config {
                 return Err(Error::rule(&settings[key].1, &rule));
             }
         }
+        self.check_tls(settings)?;
         self.check_reach(settings)
+    }
+
+    fn check_tls(&self, settings: &Settings) -> Result<(), Error> {
+        let is_set = |name: &str| settings.contains_key(name);
+        for (name, needed) in
+            [("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("tls.client_ca", "tls.cert")]
+        {
+            if is_set(name) && !is_set(needed) {
+                let rule = format!("{name} is set, but {needed} is not; TLS needs both");
+                return Err(Error::rule(&settings[name].1, &rule));
+            }
+        }
+        Ok(())
     }
 
     /// Doors that other machines can reach.
     fn check_reach(&self, settings: &Settings) -> Result<(), Error> {
         let is_reached = |listen: &SocketAddr| !listen.ip().is_loopback();
-        if is_reached(&self.listen) && !self.insecure {
+        if is_reached(&self.listen) && self.tls.is_none() && !self.insecure {
             let (listen, port) = (self.listen, self.listen.port());
             let rule = format!(
-                "{listen} can be reached from other machines, and keys would travel there in plain \
-                 text, because there is no TLS yet; listen on a loopback address such as \
-                 127.0.0.1:{port}, or use --insecure, which switches keys off"
+                "{listen} can be reached from other machines, and without TLS keys would travel \
+                 there in plain text; set tls.cert and tls.key, listen on a loopback address such \
+                 as 127.0.0.1:{port}, or use --insecure, which switches keys off"
             );
             return Err(Error::rule(&settings["listen"].1, &rule));
         }
@@ -314,8 +335,15 @@ impl Config {
 }
 
 /// Variables for the commands that talk to a daemon.
-const OTHER_ENVIRONMENT: [&str; 4] =
-    [CONFIG_ENVIRONMENT, "WINDLASS_URL", "WINDLASS_TENANT", "WINDLASS_KEY"];
+const OTHER_ENVIRONMENT: [&str; 7] = [
+    CONFIG_ENVIRONMENT,
+    "WINDLASS_URL",
+    "WINDLASS_TENANT",
+    "WINDLASS_KEY",
+    "WINDLASS_CA",
+    "WINDLASS_CERT",
+    "WINDLASS_CERT_KEY",
+];
 /// Maximum edit distance of a misspelt variable.
 const MISSPELT_MAX: usize = 2;
 
@@ -379,6 +407,13 @@ fn default_limits(of: &Resolved<'_>, maxima: &Maxima) -> Limits {
     };
     maxima.lower_limits(&mut limits);
     limits
+}
+
+/// One without the other is refused by `check_tls`.
+fn tls_files(of: &Resolved<'_>) -> Option<tls::Files> {
+    let file = |name| of.text_if_set(name).map(PathBuf::from);
+    let (cert, key) = (file("tls.cert")?, file("tls.key")?);
+    Some(tls::Files { cert, key, client_ca: file("tls.client_ca") })
 }
 
 fn landlock(word: &str) -> Landlock {

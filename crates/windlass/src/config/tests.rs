@@ -84,13 +84,35 @@ fn keys_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn an_address_of_the_network_needs_insecure() {
+fn an_address_of_the_network_needs_tls_or_insecure() {
     let refused = load(&[("listen", "0.0.0.0:7600")], &[], "").unwrap_err().to_string();
-    assert!(refused.contains("--insecure"), "{refused}");
+    assert!(refused.contains("--insecure") && refused.contains("tls.cert"), "{refused}");
+    let tls = "[tls]\ncert = \"/c\"\nkey = \"/k\"\nclient_ca = \"a\"\n";
+    let config = load(&[("listen", "0.0.0.0:7600")], &[], tls).unwrap();
+    let files = tls::Files { cert: "/c".into(), key: "/k".into(), client_ca: Some("a".into()) };
+    assert_eq!(config.tls, Some(files));
     assert!(load(&[("listen", "0.0.0.0:7600")], &[("WINDLASS_INSECURE", "true")], "").is_ok());
     assert!(load(&[("listen", "[::1]:7600")], &[], "").is_ok());
     let refused = load(&[("bedrock.listen", "0.0.0.0:8888")], &[], "").unwrap_err().to_string();
     assert!(refused.starts_with("--bedrock: 0.0.0.0:8888 can be reached"), "{refused}");
+}
+
+#[test]
+fn a_certificate_needs_its_key_and_a_key_its_certificate() {
+    for (name, needed) in
+        [("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("tls.client_ca", "tls.cert")]
+    {
+        let refused = load(&[(name, "/x")], &[], "").unwrap_err().to_string();
+        let told = format!("{name} is set, but {needed} is not");
+        assert!(refused.starts_with("--tls-") && refused.contains(&told), "{refused}");
+    }
+}
+
+#[test]
+fn handlers_may_not_read_the_key() {
+    let file = "tls.cert = \"/tls/c\"\ntls.key = \"/tls/k\"\nisolation.read = [\"/tls\"]\n";
+    let refused = load(&[], &[], file).unwrap_err().to_string();
+    assert!(refused.contains("isolation.read allows /tls"), "{refused}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use self::screen::{Count, Screen};
 use crate::client::Daemon;
 use crate::client::http::AddRequest;
 use crate::client::when;
+use crate::keys::Login;
 use crate::{output, temporary};
 
 /// Few, so that a visible backlog builds up.
@@ -39,8 +40,10 @@ async fn show(url: &str, key: &KeyText) -> anyhow::Result<()> {
     output::print(&format!("A daemon is running on {url}, in a temporary directory.\n\n"))?;
     let began = Instant::now();
     let began_ms = when::now().as_millisecond();
-    let daemons: anyhow::Result<Vec<_>> =
-        PLAN.iter().map(|work| Daemon::new(url, work.tenant, Some(key.reveal()))).collect();
+    let daemons: anyhow::Result<Vec<_>> = PLAN
+        .iter()
+        .map(|work| Daemon::new(url, work.tenant, Login::with_key(key.reveal())))
+        .collect();
     let daemons = daemons?;
     give_work(&daemons).await?;
     watch(&daemons, began).await?;

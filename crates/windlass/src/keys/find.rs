@@ -1,47 +1,82 @@
 //! Which key a command sends, from the most to the least specific source: `--key`, `WINDLASS_KEY`,
 //! the key that is saved for the URL, and for a daemon of the same user on this machine the key
 //! that it has left for its user, or the one in the data directory below the working directory.
+//! Files for TLS come from flags, the environment and what is saved, too. The certificate of a
+//! daemon of the same user on this machine is known from the file that it has left.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use reqwest::Url;
 
-use super::{Places, admin, listener, runtime, saved};
+use super::{Login, Places, admin, listener, runtime, saved};
 
 /// The data directory of a daemon that was started without options.
 const DATA_DIR: &str = "windlass-data";
 
 /// `given` is what the command line or the environment says; `url` has no slash at its end.
-pub(crate) fn find(
-    given: Option<&str>,
-    url: &str,
-    places: &Places,
-) -> anyhow::Result<Option<String>> {
-    if let Some(given) = given {
-        return Ok(Some(given.to_owned()));
+pub(crate) fn find(given: Login, url: &str, places: &Places) -> anyhow::Result<Login> {
+    let mut login = given.or(saved::find(places, url)?);
+    let local = addresses(url);
+    if login.key.is_none() {
+        login.key = local.iter().find_map(|address| local_key(*address, places));
     }
-    if let Some(saved) = saved::find(places, url)? {
-        return Ok(Some(saved));
+    if login.ca.is_none() {
+        login.pinned = local.iter().find_map(|address| local_certificate(*address, places));
     }
-    Ok(addresses(url).into_iter().find_map(|address| of_local(address, places)))
+    Ok(login)
+}
+
+/// The URL of a daemon, as given; if that is plain HTTP to a daemon of the same user on this
+/// machine that speaks TLS, with TLS. So commands need no URL for a daemon at its usual address.
+pub(crate) fn url(given: &str, places: &Places) -> String {
+    let given = given.trim_end_matches('/');
+    let speaks_tls = |rest: &&str| {
+        let local = addresses(&format!("https://{rest}"));
+        local.iter().any(|address| local_certificate(*address, places).is_some())
+    };
+    match given.strip_prefix("http://").filter(speaks_tls) {
+        Some(rest) => format!("https://{rest}"),
+        None => given.to_owned(),
+    }
 }
 
 /// The key of a daemon that listens here.
-fn of_local(address: SocketAddr, places: &Places) -> Option<String> {
-    let of_runtime = places.runtime.as_ref().map(|runtime| runtime::path(runtime, address));
+fn local_key(address: SocketAddr, places: &Places) -> Option<String> {
+    let of_runtime = published(address, places, runtime::key_path);
     let below = admin::path(&places.working.join(DATA_DIR));
-    of_runtime.into_iter().chain([below]).find_map(|file| trusted(&file, address))
+    let mut files = of_runtime.into_iter().chain([below]);
+    files.find_map(|file| {
+        let owner = owner(&file)?;
+        // A file that cannot be read is none of ours.
+        let text = super::read(&file).ok().flatten()?;
+        listener::is_of(address, owner).then(|| text.reveal())
+    })
 }
 
-/// The key in a file whose owner listens at the address.
-fn trusted(file: &Path, address: SocketAddr) -> Option<String> {
-    let owner = fs::metadata(file).ok()?.uid();
-    // A file that cannot be read is none of ours.
-    let text = super::read(file).ok().flatten()?;
-    listener::is_of(address, owner).then(|| text.reveal())
+/// The certificate of a daemon that listens here, in DER.
+fn local_certificate(address: SocketAddr, places: &Places) -> Option<Vec<u8>> {
+    published(address, places, runtime::certificate_path).into_iter().find_map(|file| {
+        let owner = owner(&file)?;
+        let certificate = fs::read(&file).ok()?;
+        listener::is_of(address, owner).then_some(certificate)
+    })
+}
+
+/// The files that a daemon may have left which answers at this address.
+fn published(
+    address: SocketAddr,
+    places: &Places,
+    path: impl Fn(&Path, SocketAddr) -> PathBuf,
+) -> Vec<PathBuf> {
+    let Some(runtime) = &places.runtime else { return Vec::new() };
+    runtime::addresses(address).iter().map(|address| path(runtime, *address)).collect()
+}
+
+fn owner(file: &Path) -> Option<u32> {
+    Some(fs::metadata(file).ok()?.uid())
 }
 
 /// The loopback addresses that a URL means.
@@ -88,7 +123,7 @@ mod tests {
         }
 
         fn find(&self, url: &str) -> Option<String> {
-            find(None, url, &self.places).unwrap()
+            find(Login::default(), url, &self.places).unwrap().key
         }
     }
 
@@ -102,13 +137,14 @@ mod tests {
         assert_eq!(stage.find(&url), Some(below));
         let own = KeyText::random().unwrap();
         let address = stage.listener.local_addr().unwrap();
-        let published = runtime::publish(stage.places.runtime.as_deref(), address, &own).unwrap();
+        let published =
+            runtime::publish_key(stage.places.runtime.as_deref(), address, &own).unwrap();
         assert_eq!(stage.find(&url), Some(own.reveal()));
         assert_eq!(stage.find(&url.replace("127.0.0.1", "localhost")), Some(own.reveal()));
-        saved::save(&stage.places, &url, "wl_saved").unwrap();
+        saved::save(&stage.places, &url, &Login::with_key("wl_saved".into())).unwrap();
         assert_eq!(stage.find(&url).as_deref(), Some("wl_saved"));
-        let given = find(Some("wl_given"), &url, &stage.places).unwrap();
-        assert_eq!(given.as_deref(), Some("wl_given"));
+        let given = find(Login::with_key("wl_given".into()), &url, &stage.places).unwrap();
+        assert_eq!(given.key.as_deref(), Some("wl_given"));
         drop(published);
     }
 
@@ -116,14 +152,33 @@ mod tests {
     fn a_key_of_this_machine_goes_nowhere_else() {
         let stage = Stage::new();
         let (address, own) = (stage.listener.local_addr().unwrap(), KeyText::random().unwrap());
-        let _published = runtime::publish(stage.places.runtime.as_deref(), address, &own).unwrap();
+        let _published =
+            runtime::publish_key(stage.places.runtime.as_deref(), address, &own).unwrap();
         let port = address.port();
         for url in [format!("http://192.0.2.7:{port}"), format!("http://example.org:{port}")] {
             assert_eq!(stage.find(&url), None, "{url}");
         }
         let url = stage.url();
         drop(stage.listener);
-        let found = find(None, &url, &stage.places).unwrap();
-        assert_eq!(found, None, "the daemon has ended, and anyone may listen there now");
+        let found = find(Login::default(), &url, &stage.places).unwrap();
+        assert_eq!(found.key, None, "the daemon has ended, and anyone may listen there now");
+    }
+
+    #[test]
+    fn a_daemon_that_speaks_tls_is_known_by_its_certificate() {
+        let stage = Stage::new();
+        let (plain, address) = (stage.url(), stage.listener.local_addr().unwrap());
+        assert_eq!(url(&format!("{plain}/"), &stage.places), plain);
+        // It listens at all addresses.
+        let all = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
+        let runtime = stage.places.runtime.as_deref();
+        let _published = runtime::publish_certificate(runtime, all, b"der".to_vec()).unwrap();
+        let secure = plain.replace("http://", "https://");
+        assert_eq!(url(&plain, &stage.places), secure);
+        assert_eq!(url("http://example.org:80", &stage.places), "http://example.org:80");
+        let found = |given| find(given, &secure, &stage.places).unwrap().pinned;
+        assert_eq!(found(Login::default()).as_deref(), Some(&b"der"[..]));
+        let given = Login { ca: Some("ca.pem".into()), ..Login::default() };
+        assert_eq!(found(given), None, "a CA that is named counts");
     }
 }

@@ -3,9 +3,10 @@
 //! | module | owns |
 //! |---|---|
 //! | `admin` | `<data_dir>/admin.key`, which the first start of a daemon makes |
-//! | `runtime` | `$XDG_RUNTIME_DIR/windlass/<address>.key`, there while a daemon runs |
+//! | `runtime` | `$XDG_RUNTIME_DIR/windlass/<address>.key` and `.der`, there while a daemon runs |
 //! | `saved` | `~/.config/windlass/keys.toml`, which `windlass login` writes |
-//! | `find` | in which order commands look for a key |
+//! | `login` | what a command shows a daemon, and how it knows the daemon |
+//! | `find` | in which order commands look for a key and a certificate |
 //! | `listener` | to whom the key of a file may be sent |
 //!
 //! All files are for their owner alone.
@@ -13,6 +14,7 @@
 pub(crate) mod admin;
 pub(crate) mod find;
 mod listener;
+mod login;
 pub(crate) mod runtime;
 pub(crate) mod saved;
 
@@ -26,6 +28,8 @@ use tempfile::NamedTempFile;
 
 use windlass_core::KeyText;
 use windlass_core::audit::{Act, Actor, Subject};
+
+pub(crate) use self::login::Login;
 
 const DIR_MODE: u32 = 0o700;
 
@@ -67,26 +71,26 @@ fn read(path: &Path) -> anyhow::Result<Option<KeyText>> {
 }
 
 /// A complete file beside `path`, on disk, for its owner alone.
-pub(crate) fn beside(path: &Path, text: &str) -> io::Result<NamedTempFile> {
+pub(crate) fn beside(path: &Path, text: &[u8]) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     // Made with mode 0600.
     let mut file = tempfile::Builder::new()
         .prefix(".key-")
         .tempfile_in(directory.unwrap_or(Path::new(".")))?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(text)?;
     file.as_file().sync_all()?;
     Ok(file)
 }
 
 /// Writes a whole file or none, in place of one that is there.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     beside(path, text)?.persist(path)?;
     sync_parent(path)
 }
 
 /// Writes a whole file or none; false if there is one.
 pub(crate) fn create(path: &Path, text: &str) -> io::Result<bool> {
-    match beside(path, text)?.persist_noclobber(path) {
+    match beside(path, text.as_bytes())?.persist_noclobber(path) {
         Ok(_) => sync_parent(path).map(|()| true),
         Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(failed) => Err(failed.error),

@@ -18,3 +18,4 @@ mod operate;
 mod run;
 mod schedule;
 mod secret;
+mod tls;

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Certificate, Home, block_on, free_port};
+use crate::harness::{Certificate, Home, block_on, free_port, until};
 
 /// A client that trusts exactly this certificate.
 fn trusting(certificate: Option<&Certificate>) -> reqwest::Client {
@@ -52,6 +52,16 @@ fn a_request_without_tls_is_not_answered_by_a_tls_interface() {
     let url = format!("https://localhost:{}/info", dci.port);
     let after = block_on(async { trusting(Some(&certificate)).get(&url).send().await.unwrap() });
     assert_eq!(after.status().as_u16(), 200, "and it goes on");
+}
+
+#[test]
+fn a_renewed_certificate_is_taken_without_a_restart() {
+    let home = Home::released();
+    let dci = home.dci_with(json!({"tls": Certificate::new(home.folder()).config()}));
+    let renewed = Certificate::new(home.folder());
+    let url = format!("https://localhost:{}/info", dci.port);
+    let answers = || block_on(async { trusting(Some(&renewed)).get(&url).send().await.is_ok() });
+    until("the renewed certificate is in use", answers);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Self-signed certificates for the loopback address.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ impl Certificate {
         let one = Self { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
         fs::write(&one.cert, made.cert.pem()).unwrap();
         fs::write(&one.key, made.signing_key.serialize_pem()).unwrap();
+        fs::set_permissions(&one.key, fs::Permissions::from_mode(0o600)).unwrap();
         one
     }
 
