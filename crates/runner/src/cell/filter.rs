@@ -119,7 +119,7 @@ pub(super) fn needless(has_room: bool, without_shared_memory: bool) -> Vec<sock_
         for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
             rules.push(Rule(call, Test::Is(1, FIRST), no));
         }
-        rules.push(Rule(libc::SYS_setpriority, Test::Is(0, libc::PRIO_USER as u32), no));
+        rules.push(Rule(libc::SYS_setpriority, Test::Is(0, libc::PRIO_USER), no));
         rules.push(Rule(libc::SYS_ioprio_set, Test::Is(0, IOPRIO_WHO_USER), no));
     }
     if without_shared_memory {
