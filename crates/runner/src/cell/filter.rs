@@ -30,6 +30,8 @@ const NEW_NAMESPACE: u32 = 0x7E02_0000;
 const MPTCP: u32 = 262;
 /// The number of init, inside.
 const FIRST: u32 = 1;
+/// All processes of a user, in two kinds of calls.
+const PRIO_USER: u32 = 2;
 const IOPRIO_WHO_USER: u32 = 3;
 /// Options of sockets that a cell may not set, by level: source routes, which send packets to
 /// another address than the one that was decided about; multicast groups; a port or a network
@@ -119,7 +121,7 @@ pub(super) fn needless(has_room: bool, without_shared_memory: bool) -> Vec<sock_
         for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
             rules.push(Rule(call, Test::Is(1, FIRST), no));
         }
-        rules.push(Rule(libc::SYS_setpriority, Test::Is(0, libc::PRIO_USER), no));
+        rules.push(Rule(libc::SYS_setpriority, Test::Is(0, PRIO_USER), no));
         rules.push(Rule(libc::SYS_ioprio_set, Test::Is(0, IOPRIO_WHO_USER), no));
     }
     if without_shared_memory {
