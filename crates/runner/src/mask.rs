@@ -112,8 +112,8 @@ impl Pattern {
         let bytes = Zeroizing::new(value.to_vec());
         let mut pattern = Pattern { shorter: vec![0; bytes.len() + 1], bytes };
         let mut fits = 0;
-        for at in 1..value.len() {
-            fits = pattern.next(fits, value[at]);
+        for (at, byte) in value.iter().enumerate().skip(1) {
+            fits = pattern.next(fits, *byte);
             pattern.shorter[at + 1] = fits;
         }
         pattern
