@@ -65,7 +65,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, String> {
 }
 
 /// What a backup copies as it is: all but the store, which it writes as one file without a log, and
-/// what daemons make anew when they start.
+/// files with keys, which are not in it.
 fn beside_store(files: &BTreeMap<PathBuf, String>) -> BTreeMap<&PathBuf, &String> {
     let is_copied = |path: &Path| {
         let is_store = path.to_string_lossy().starts_with("store.db");
@@ -73,6 +73,7 @@ fn beside_store(files: &BTreeMap<PathBuf, String>) -> BTreeMap<&PathBuf, &String
             && !path.starts_with("scratch")
             && !path.ends_with("lock")
             && !path.ends_with("admin.key")
+            && !path.ends_with("secrets.key")
     };
     files.iter().filter(|(path, _)| is_copied(path)).collect()
 }

@@ -234,7 +234,9 @@ fn rekeys_under_load_fail_no_job_and_lose_no_secret() {
         let adder = scope.spawn(|| {
             let mut ids = Vec::new();
             while !over.load(Ordering::SeqCst) {
-                let id = cluster[ids.len() % 2].tenant("a").add_one("t", "hunter2!");
+                // The daemon that accepted a job shows it at once.
+                let tenant = cluster[ids.len() % 2].tenant("a");
+                let id = tenant.add_one("t", "hunter2!");
                 tenant.until_end(&id);
                 ids.push(id);
             }
