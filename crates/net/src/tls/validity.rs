@@ -60,9 +60,9 @@ fn any(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`, by its tag.
 fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
-    let year_digits = match bytes.first()? {
-        &UTC_TIME => 2,
-        &GENERALIZED_TIME => 4,
+    let year_digits = match *bytes.first()? {
+        UTC_TIME => 2,
+        GENERALIZED_TIME => 4,
         _ => return None,
     };
     let (text, rest) = any(bytes)?;
