@@ -106,7 +106,7 @@ async fn an_idle_connection_ends_and_a_waiting_one_does_not() {
     let mut sender = connect(stream).await;
     let waiting = tokio::spawn(sender.send_request(get("/wait")));
     server.until_waiting(1).await;
-    tokio::time::sleep(IDLE_MAX * 10).await;
+    tokio::time::advance(IDLE_MAX * 10).await;
     assert!(!server.serving.is_finished());
     assert_eq!(sender.send_request(get("/")).await.unwrap().status(), 200);
     waiting.abort();
@@ -169,7 +169,7 @@ async fn a_client_that_reads_slowly_gets_all_of_its_answer() {
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
         bytes += frame.unwrap().into_data().unwrap().len();
-        tokio::time::sleep(READ_WAIT_MAX / 10).await;
+        tokio::time::advance(READ_WAIT_MAX / 10).await;
     }
     assert_eq!(bytes, LARGE_BYTES);
 }

@@ -90,6 +90,20 @@ fn a_file_that_cannot_be_used_changes_nothing_and_is_named() {
 }
 
 #[test]
+fn a_certificate_that_expires_soon_is_a_warning() {
+    let soon = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let soon = soon.checked_add(jiff::Span::new().days(3)).unwrap();
+    let stage = Stage::new();
+    stage.install(&stage.authority.issue_with(|params| {
+        let (year, month, day) = (soon.year().into(), soon.month() as u8, soon.day() as u8);
+        params.not_after = rcgen::date_time_ymd(year, month, day);
+    }));
+    let daemon = stage.start();
+    let told = until_logged(&daemon, "replace the file");
+    assert!(told.contains("server.pem") && told.contains(&format!("expires at {soon}")), "{told}");
+}
+
+#[test]
 fn a_hangup_does_not_end_a_daemon_that_has_nothing_to_load() {
     let mut daemon = Daemon::start(Config::new());
     let tenant = daemon.tenant("a");
