@@ -14,10 +14,10 @@
 //! was created ahead of the store's clock without a delay is ready at once.
 //!
 //! **Durability.** `job_insert`, `job_settle`, `job_decide` and `audit_put` take a `Durability`.
-//! Other changes on behalf of clients, numbers of daemons and boot numbers are durable when the call returns.
-//! Claims, takes, renewals, beats, released numbers, progress, pieces of payloads, give-ups, purges
-//! and the times of use of keys are relaxed: a store may forget them until its next synced change,
-//! and each can be done again.
+//! Other changes on behalf of clients, numbers of daemons and boot numbers are durable when the
+//! call returns. Claims, takes, renewals, beats, released numbers, progress, pieces of payloads,
+//! give-ups, purges and the times of use of keys are relaxed: a store may forget them until its
+//! next synced change, and each can be done again.
 //!
 //! **Damage.** A job that cannot be read is `Error::Corrupt` for calls about that job or its
 //! family, and does not affect calls about others.
