@@ -2,14 +2,12 @@
 //! the key that is saved for the URL, and for a daemon of the same user on this machine the key
 //! that it has left for its user, or the one in the data directory below the working directory.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use reqwest::Url;
 
-use super::{Places, admin, listener, runtime, saved};
+use super::{Links, Places, admin, listener, read_owned, runtime, saved};
 
 /// The data directory of a daemon that was started without options.
 const DATA_DIR: &str = "windlass-data";
@@ -38,10 +36,9 @@ fn of_local(address: SocketAddr, places: &Places) -> Option<String> {
 
 /// The key in a file whose owner listens at the address.
 fn trusted(file: &Path, address: SocketAddr) -> Option<String> {
-    let owner = fs::metadata(file).ok()?.uid();
     // A file that cannot be read is none of ours.
-    let text = super::read(file).ok().flatten()?;
-    listener::is_of(address, owner).then(|| text.reveal())
+    let key = read_owned(file, Links::Refuse).ok().flatten()?;
+    listener::is_of(address, key.owner).then(|| key.text.reveal())
 }
 
 /// The loopback addresses that a URL means.
@@ -110,6 +107,38 @@ mod tests {
         let given = find(Some("wl_given"), &url, &stage.places).unwrap();
         assert_eq!(given.as_deref(), Some("wl_given"));
         drop(published);
+    }
+
+    /// The working directory may be anyone's: what stands there instead of a key is not waited for,
+    /// not read without end, and leads nowhere else.
+    #[test]
+    fn only_a_short_ordinary_file_is_read_as_a_key() {
+        let stage = Stage::new();
+        let url = stage.url();
+        let file = stage.dir.path().join("working/windlass-data/admin.key");
+        let key = KeyText::random().unwrap().reveal();
+        let elsewhere = stage.dir.path().join("elsewhere");
+        std::fs::write(&elsewhere, &key).unwrap();
+        let link = |to: &Path| std::os::unix::fs::symlink(to, &file).unwrap();
+        let plants: [(&str, &dyn Fn()); 5] = [
+            ("a pipe", &|| {
+                let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+                assert!(made.success());
+            }),
+            ("a link to a key", &|| link(&elsewhere)),
+            ("a link to a device", &|| link(Path::new("/dev/zero"))),
+            ("a long file", &|| {
+                std::fs::write(&file, format!("{key}{}", " ".repeat(1024))).unwrap();
+            }),
+            ("a socket", &|| drop(std::os::unix::net::UnixListener::bind(&file).unwrap())),
+        ];
+        for (what, plant) in plants {
+            plant();
+            assert_eq!(stage.find(&url), None, "{what}");
+            std::fs::remove_file(&file).unwrap();
+        }
+        std::fs::write(&file, format!("{key}\n")).unwrap();
+        assert_eq!(stage.find(&url), Some(key));
     }
 
     #[test]

@@ -16,17 +16,20 @@ mod listener;
 pub(crate) mod runtime;
 pub(crate) mod saved;
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use rustix::fs::{Mode, OFlags};
 use tempfile::NamedTempFile;
 
 use windlass_core::KeyText;
 
 const DIR_MODE: u32 = 0o700;
+/// Longest file with a key.
+const FILE_BYTES_MAX: u64 = 1024;
 
 /// The directories in which keys are found.
 #[derive(Debug, Clone, Default)]
@@ -49,15 +52,47 @@ impl Places {
     }
 }
 
-/// The key in a file; `None` if there is no file.
+/// A key in a file, and the user who owns the file.
+struct OwnedKey {
+    text: KeyText,
+    owner: u32,
+}
+
+/// Whether a path that is itself a symbolic link is read. The last part of a path decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Follow,
+    Refuse,
+}
+
+/// The key in a file of the daemon's own directories; `None` if there is no file.
 fn read(path: &Path) -> anyhow::Result<Option<KeyText>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
+    Ok(read_owned(path, Links::Follow)?.map(|key| key.text))
+}
+
+/// The key in a file that anyone may have put there: nothing but a short ordinary file is read,
+/// and its owner is that of the file which was read. `None` if there is no file.
+fn read_owned(path: &Path, links: Links) -> anyhow::Result<Option<OwnedKey>> {
+    let shown = path.display();
+    // A pipe or a device is opened without waiting, and then refused.
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    flags.set(OFlags::NOFOLLOW, links == Links::Refuse);
+    let file = match rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from) {
+        Ok(file) => File::from(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
     };
-    let key = KeyText::parse(text.trim());
-    key.map(Some).ok_or_else(|| anyhow!("{} holds no key", path.display()))
+    let about = file.metadata().with_context(|| format!("cannot read {shown}"))?;
+    if !about.is_file() {
+        bail!("{shown} is not an ordinary file");
+    }
+    let mut text = String::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    let bytes = read.with_context(|| format!("cannot read {shown}"))?;
+    let is_short = bytes as u64 <= FILE_BYTES_MAX;
+    let key = KeyText::parse(text.trim()).filter(|_| is_short);
+    let text = key.ok_or_else(|| anyhow!("{shown} holds no key"))?;
+    Ok(Some(OwnedKey { text, owner: about.uid() }))
 }
 
 /// A complete file beside `path`, on disk, for its owner alone.
