@@ -31,6 +31,7 @@ mod fence;
 mod jobd;
 mod keys;
 mod log;
+mod open_files;
 mod output;
 mod private;
 mod serve;
