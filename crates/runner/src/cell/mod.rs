@@ -18,6 +18,7 @@
 //! | `watch` | carries out connections for the cell, if its network policy allows them |
 //! | `call`, `message` | the calls that are carried out, and those that send messages |
 //! | `address` | where a call leads, and whether it may |
+//! | `ports` | how many ports of the machine a cell takes |
 //! | `target` | the process that made a call: its memory and descriptors |
 //! | `sys` | system calls without a safe form |
 //!
@@ -31,6 +32,7 @@ mod init;
 mod message;
 mod outer;
 mod plan;
+mod ports;
 mod root;
 mod start;
 mod sys;
