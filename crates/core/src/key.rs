@@ -12,7 +12,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::limit::{DURATION_MAX, KEY_NAME_BYTES_MAX};
+use crate::limit::{DURATION_MAX, KEY_NAME_BYTES_MAX, KEYS_MAX, TENANT_KEYS_MAX};
 use crate::name::{Invalid, Tenant};
 use crate::time::Timestamp;
 
@@ -248,6 +248,31 @@ impl NewKey {
         match self.lifetime {
             Some(lifetime) if lifetime.is_zero() || lifetime > DURATION_MAX => {
                 Err(Invalid::new("expires", "a key is in force for 1ms to 3660d"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How many keys a store has, ended ones that are still listed too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyCounts {
+    pub all: usize,
+    /// Those of the new key's tenant, if it has one.
+    pub own: usize,
+}
+
+impl KeyCounts {
+    /// Whether there is room for one more key; otherwise the reason. One tenant's keys leave room
+    /// for those of others.
+    pub fn room_for(self, new: &NewKey) -> Result<(), String> {
+        match &new.owner.tenant {
+            Some(tenant) if self.own >= TENANT_KEYS_MAX => Err(format!(
+                "{tenant} has {TENANT_KEYS_MAX} keys, the most that a tenant may have; keys that \
+                 were revoked or have expired count for 30 days"
+            )),
+            _ if self.all >= KEYS_MAX => {
+                Err(format!("there are {KEYS_MAX} keys, the most that a store takes"))
             }
             _ => Ok(()),
         }

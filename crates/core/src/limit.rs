@@ -72,6 +72,8 @@ pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// API keys in one store.
 pub const KEYS_MAX: usize = 100_000;
+/// API keys of one tenant, including ended ones while they are kept (`KEY_RETENTION`).
+pub const TENANT_KEYS_MAX: usize = 1000;
 /// Longest name of an API key, in bytes.
 pub const KEY_NAME_BYTES_MAX: usize = 100;
 /// How often the use of an API key is noted.

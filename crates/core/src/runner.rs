@@ -24,7 +24,7 @@ pub trait Runner: Send + Sync + 'static {
 
     /// Whether the sources compile in their language, and its author asks for nothing that is not
     /// allowed now; called once, when the handler is set. May take as long as starting a process.
-    async fn compile(&self, _key: &TypeKey, _spec: &HandlerSpec) -> Result<(), Invalid> {
+    async fn compile(&self, _key: &TypeKey, _spec: &HandlerSpec) -> Result<(), NotCompiled> {
         Ok(())
     }
 
@@ -62,6 +62,16 @@ pub trait Runner: Send + Sync + 'static {
 
     /// Ends every idle context. Called once, after the last batch.
     async fn close(&self);
+}
+
+/// Why a handler is not set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotCompiled {
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// Too many are being compiled; the caller may try again later.
+    #[error("{0}")]
+    Busy(String),
 }
 
 /// Jobs of one handler version, in the order in which they are to start.

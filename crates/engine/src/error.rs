@@ -1,6 +1,7 @@
 //! The engine's errors, and how errors of its parts become them.
 
 use windlass_core::edit::Refusal;
+use windlass_core::runner::NotCompiled;
 use windlass_core::{Invalid, store};
 
 /// One variant for each kind of answer that a door gives.
@@ -34,6 +35,13 @@ pub(crate) fn journal_error(error: windlass_journal::Error) -> Error {
 /// machine stops before the next one: then they may be on the disk all the same.
 pub(crate) fn storage_error(error: windlass_journal::Error) -> Error {
     Error::Unavailable(format!("the job was not accepted: {error}"))
+}
+
+pub(crate) fn compile_error(error: NotCompiled) -> Error {
+    match error {
+        NotCompiled::Invalid(invalid) => invalid.into(),
+        NotCompiled::Busy(reason) => Error::Unavailable(reason),
+    }
 }
 
 pub(crate) fn store_error(error: store::Error) -> Error {

@@ -68,7 +68,8 @@ impl HttpClients {
         // A client does not ask its resolver about these.
         if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
             let policy = guard.policies.connections(network).await;
-            policy.decide((address, port).into()).map_err(|refusal| refusal.to_string())?;
+            let decided = guard.policies.decide(&policy, (address, port).into());
+            decided.map_err(|refusal| refusal.to_string())?;
         }
         self.find(guard)
     }
@@ -140,7 +141,7 @@ impl Resolve for Guard {
             let mut refused = None;
             for address in found {
                 let to = SocketAddr::new(address, guard.port);
-                match policy.decide(to) {
+                match guard.policies.decide(&policy, to) {
                     Ok(()) => open.push(to),
                     Err(refusal) => refused = refused.or(Some(refusal)),
                 }

@@ -60,7 +60,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use windlass_core::runner::{Batch, Reports, Runner, Stop};
+use windlass_core::runner::{Batch, NotCompiled, Reports, Runner, Stop};
 use windlass_core::secret::OpenSecrets;
 use windlass_core::{AttemptId, Clock, Handler, HandlerId, HandlerSpec, Invalid, Lang, TypeKey};
 
@@ -175,7 +175,7 @@ impl Runner for LocalRunner {
         check::check(spec, &self.options.path)
     }
 
-    async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), Invalid> {
+    async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), NotCompiled> {
         // A handler that was set before the operator allowed less runs with less.
         spec.options
             .network

@@ -1,11 +1,11 @@
 //! System calls that have no safe form: keeping inherited descriptors from handlers, signal
-//! handling, waiting for the exit of a process like for any other event, and the addresses of the
-//! network interfaces. All `unsafe` of the crate is here, in `isolate::hook` and in `cell::sys`.
+//! handling, waiting for the exit of a process like for any other event, and the addresses and
+//! routes of this machine. All `unsafe` of the crate is here, in `isolate::hook` and in `cell::sys`.
 
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::FdFlags;
 use rustix::process::{Pid, PidfdFlags};
@@ -82,6 +82,19 @@ pub(crate) fn watch_input(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // `AsyncFd` owns it.
     let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
     Ok(watched?)
+}
+
+/// A socket that answers questions about routes at once. It is the kernel that answers.
+#[allow(unsafe_code)]
+pub(crate) fn route_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes numbers, and the result is a new descriptor that nothing else owns.
+    unsafe {
+        match libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) {
+            ..0 => Err(io::Error::last_os_error()),
+            made => Ok(OwnedFd::from_raw_fd(made)),
+        }
+    }
 }
 
 /// The addresses of all network interfaces.

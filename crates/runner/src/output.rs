@@ -19,6 +19,8 @@ use crate::tail::Tail;
 
 /// Total size of the payloads that one attempt may emit.
 pub(crate) const EMITTED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What an emitted job takes besides its payload, at most: its type and options.
+const EMITTED_OVERHEAD_BYTES: usize = size_of::<Emitted>() + 1024;
 const PREFIXES: [&[u8]; 2] = [b"J: ", b"#J: "];
 const PREFIX_BYTES_MAX: usize = 4;
 /// Longest line that can emit a job, including a carriage return at its end.
@@ -100,6 +102,13 @@ impl Output {
     /// Adds a line of the runner to the log. It may cite the handler.
     pub(crate) fn note(&mut self, text: &str) {
         self.sorted.tail.note(&self.maskers[0].mask().text(text));
+    }
+
+    /// The memory that this output takes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let lines: usize = self.lines.iter().map(|line| line.held.capacity()).sum();
+        let SortedLines { tail, emitted, emitted_bytes } = &self.sorted;
+        lines + tail.len() + emitted_bytes + emitted.len() * EMITTED_OVERHEAD_BYTES
     }
 
     pub(crate) fn finish(self) -> (Log, Vec<Emitted>) {

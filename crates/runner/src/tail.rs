@@ -45,6 +45,10 @@ impl Tail {
         self.add(Stream::Note, &text.replace('\n', " "));
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.newest.write().len()
+    }
+
     pub(crate) fn finish(self) -> Log {
         std::mem::take(&mut *self.newest.write()).into_log(self.bytes_max)
     }

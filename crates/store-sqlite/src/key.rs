@@ -1,8 +1,8 @@
 //! API keys.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use windlass_core::key::{Key, KeyDigest, KeyId, NewKey, Owner, Role, Standing};
-use windlass_core::limit::{KEY_RETENTION, KEY_TOUCH_INTERVAL, KEYS_MAX};
+use windlass_core::key::{Key, KeyCounts, KeyDigest, KeyId, NewKey, Owner, Role, Standing};
+use windlass_core::limit::{KEY_RETENTION, KEY_TOUCH_INTERVAL};
 use windlass_core::name::Tenant;
 use windlass_core::store::{Error, KeyReplacement, KeyRevision, KeyRotate};
 use windlass_core::time::Timestamp;
@@ -25,7 +25,8 @@ const FIND: &str = select!("WHERE id = ?1");
 const FORGET: &str = "
     DELETE FROM api_key
      WHERE min(coalesce(revoked_at, expires_at), coalesce(expires_at, revoked_at)) <= ?1";
-const COUNT: &str = "SELECT count(*) FROM api_key";
+const COUNT: &str = "
+    SELECT (SELECT count(*) FROM api_key), (SELECT count(*) FROM api_key WHERE tenant = ?1)";
 const PUT: &str = "
     INSERT INTO api_key (id, digest, role, tenant, name, created_at, expires_at, rev)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -39,10 +40,11 @@ pub(crate) fn put(tx: &mut Tx<'_>, new: &NewKey) -> Result<Key> {
     }
     let now = tx.now;
     tx.conn.prepare_cached(FORGET)?.execute([(now - KEY_RETENTION).ms()])?;
-    let count: i64 = tx.conn.prepare_cached(COUNT)?.query_row([], |row| row.get(0))?;
-    if count >= KEYS_MAX as i64 {
-        return Err(conflict(&format!("there are {KEYS_MAX} keys, the most that a store takes")));
-    }
+    let tenant = new.owner.tenant.as_ref().map(Tenant::as_str);
+    let (all, own): (i64, i64) =
+        tx.conn.prepare_cached(COUNT)?.query_row([tenant], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let counts = KeyCounts { all: all as usize, own: own as usize };
+    counts.room_for(new).map_err(|reason| conflict(&reason))?;
     let key = Key::made(new.clone(), now);
     let Owner { role, tenant, name } = &key.owner;
     tx.conn.prepare_cached(PUT)?.execute(params![

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass_core::key::{Key, KeyDigest, KeyId, NewKey, Owner, Role, Standing};
-use windlass_core::limit::{KEY_RETENTION, KEY_TOUCH_INTERVAL};
+use windlass_core::limit::{KEY_RETENTION, KEY_TOUCH_INTERVAL, TENANT_KEYS_MAX};
 use windlass_core::name::Tenant;
 use windlass_core::store::{Error, KeyReplacement, KeyRevision, KeyRotate};
 
@@ -197,6 +197,33 @@ pub async fn a_key_that_ended_long_ago_is_removed_by_a_put(harness: &dyn Harness
     assert_eq!(ids().await, [2, 3, 4].map(id));
     store.at(NOW + KEY_RETENTION + HOUR).key_put(of_acme(5)).await.unwrap();
     assert_eq!(ids().await, [3, 4, 5].map(id));
+}
+
+pub async fn a_tenant_has_so_many_keys_and_no_more(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.at(NOW);
+    let last = TENANT_KEYS_MAX as u64;
+    let mut puts = tokio::task::JoinSet::new();
+    for number in 1..=last {
+        let store = store.clone();
+        puts.spawn(async move { store.key_put(of_acme(number)).await.is_ok() });
+    }
+    assert!(puts.join_all().await.into_iter().all(|put| put));
+    let refuses = async |what: &str| {
+        let rotated = store.key_rotate(rotation(1, last + 1, HOUR)).await;
+        assert!(matches!(rotated, Err(Error::Conflict(_))), "{what}: {rotated:?}");
+        let put = store.key_put(of_acme(last + 1)).await;
+        let Err(Error::Conflict(reason)) = put else { panic!("{what}: {put:?}") };
+        assert!(reason.contains("acme") && reason.contains("1000"), "{reason}");
+    };
+    refuses("all are in force").await;
+    assert_eq!(find(&store, 1).await.expires_at, None, "a rotation changes all or nothing");
+    assert!(store.key_put(of_acme(1)).await.is_ok(), "it is there already");
+    store.key_put(new(last + 2, Role::Worker, Some(globex()))).await.unwrap();
+    store.key_put(new(last + 3, Role::Admin, None)).await.unwrap();
+    store.key_revoke(None, id(2)).await.unwrap();
+    refuses("an ended one is still listed").await;
+    store.at(NOW + KEY_RETENTION).key_put(of_acme(last + 1)).await.unwrap();
 }
 
 pub async fn keys_are_durable(harness: &dyn Harness) {

@@ -389,6 +389,7 @@ suite! { $
         the_use_of_a_key_is_noted_once_a_minute
         changes_are_reported_in_their_order
         a_key_that_ended_long_ago_is_removed_by_a_put
+        a_tenant_has_so_many_keys_and_no_more
         keys_are_durable
     }
     secret {

@@ -33,6 +33,7 @@ mod fence;
 mod jobd;
 mod keys;
 mod log;
+mod open_files;
 mod output;
 mod private;
 mod reload;

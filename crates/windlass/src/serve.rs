@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
 use crate::backup;
@@ -19,6 +18,7 @@ use crate::cli::Serve;
 use crate::config::{Config, Inputs, misspelt};
 use crate::keys;
 use crate::log;
+use crate::open_files;
 use crate::private;
 use crate::reload;
 use crate::signal::{Signals, hangups};
@@ -51,21 +51,11 @@ pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
     std::panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "a part of the daemon panicked");
     }));
-    allow_open_files();
+    open_files::allow_many();
     let ended = runtime.block_on(daemon(&config, &log));
     runtime.shutdown_background();
     drop(log);
     ended
-}
-
-/// Raises the limit of open files as far as allowed: thousands of workers may wait, each on its own
-/// connection. Handlers get their own limit.
-pub(crate) fn allow_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, ..limit };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "cannot raise the limit of open files");
-    }
 }
 
 pub(crate) fn cores() -> usize {

@@ -26,6 +26,7 @@ use windlass_store_sqlite::SqliteStore;
 use crate::client::http::install_tls;
 use crate::config::Config;
 use crate::keys;
+use crate::open_files;
 use crate::secrets::KeyFile;
 
 /// A running daemon.
@@ -143,7 +144,7 @@ fn open_doors(
         body_bytes_max: config.http.body_bytes_max,
         header_timeout: config.http.header_timeout,
         body_timeout: config.http.body_timeout,
-        connections_max: config.http.connections_max,
+        connections_max: open_files::connections_max(config.http.connections_max),
         tls: listeners.tls,
         access: if config.insecure { Access::Everybody } else { Access::Keys },
         metrics_allow: config.http.metrics_allow.clone(),

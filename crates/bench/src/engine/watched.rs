@@ -8,7 +8,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
-use windlass_core::runner::{Batch, Report, Reports, Stop};
+use windlass_core::runner::{Batch, NotCompiled, Report, Reports, Stop};
 use windlass_core::{
     AttemptId, Handler, HandlerId, HandlerSpec, Invalid, JobId, Runner, Status, TypeKey,
 };
@@ -69,7 +69,7 @@ impl Runner for Watched {
         self.inner.check(spec)
     }
 
-    async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), Invalid> {
+    async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), NotCompiled> {
         self.inner.compile(key, spec).await
     }
 

@@ -1,7 +1,7 @@
 //! API keys.
 
-use crate::key::{Key, KeyId, NewKey, Standing};
-use crate::limit::{KEY_RETENTION, KEY_TOUCH_INTERVAL, KEYS_MAX};
+use crate::key::{Key, KeyCounts, KeyId, NewKey, Standing};
+use crate::limit::{KEY_RETENTION, KEY_TOUCH_INTERVAL};
 use crate::name::Tenant;
 use crate::store::{Error, KeyReplacement, KeyRevision, KeyRotate};
 
@@ -24,10 +24,7 @@ impl State {
         }
         let forgotten = self.now - KEY_RETENTION;
         self.api_keys.retain(|_, row| row.key.ends_at().is_none_or(|at| at > forgotten));
-        if self.api_keys.len() >= KEYS_MAX {
-            let why = format!("there are {KEYS_MAX} keys, the most that a store takes");
-            return Err(Error::Conflict(why));
-        }
+        self.key_counts(new.owner.tenant.as_ref()).room_for(&new).map_err(Error::Conflict)?;
         let key = Key::made(new, self.now);
         self.key_write(key.clone());
         Ok(key)
@@ -91,6 +88,11 @@ impl State {
         changed.sort_by_key(|(revision, _)| *revision);
         changed.truncate(limit);
         changed
+    }
+
+    fn key_counts(&self, tenant: Option<&Tenant>) -> KeyCounts {
+        let keys = self.api_keys.values().map(|row| &row.key);
+        KeyCounts { all: self.api_keys.len(), own: keys.filter(|key| is_of(key, tenant)).count() }
     }
 
     fn key_write(&mut self, key: Key) {

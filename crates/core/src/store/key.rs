@@ -11,8 +11,8 @@ use crate::name::Tenant;
 #[async_trait]
 pub trait Keys: Send + Sync {
     /// Stores a key. One that is already there, with the same digest, stays as it is.
-    /// `Error::Conflict` if its id has another digest, or if there are `KEYS_MAX` keys. Removes
-    /// keys that ended longer than `KEY_RETENTION` ago.
+    /// `Error::Conflict` if its id has another digest, or if there are `KEYS_MAX` keys, or
+    /// `TENANT_KEYS_MAX` of its tenant. Removes keys that ended longer than `KEY_RETENTION` ago.
     async fn key_put(&self, new: NewKey) -> Result<Key, Error>;
 
     async fn key_find(&self, id: KeyId) -> Result<Option<Key>, Error>;
@@ -31,7 +31,7 @@ pub trait Keys: Send + Sync {
 
     /// Replaces a key that is in force by a new one for the same owner, in one change. The old one
     /// expires after the overlap, unless it does before. `None` as for a revocation;
-    /// `Error::Conflict` if it is not in force.
+    /// `Error::Conflict` if it is not in force, or if there is no room for the new one.
     async fn key_rotate(&self, rotate: KeyRotate) -> Result<Option<Key>, Error>;
 
     /// Notes that keys are used now, unless that was noted within `KEY_TOUCH_INTERVAL`. Relaxed.

@@ -14,8 +14,7 @@ use windlass_core::{
 use crate::ask::read;
 use crate::dispatch::policy::Policy;
 use crate::dispatch::running::RunningJob;
-use crate::error::Error;
-use crate::error::{storage_error, store_error};
+use crate::error::{Error, compile_error, storage_error, store_error};
 use crate::event;
 use crate::follow_up::{look_for_family, note_held};
 use crate::ingest::freshness::in_store;
@@ -154,7 +153,7 @@ pub(crate) async fn handler_set(
     spec.check()?;
     shared.options.maxima.check_options(&spec.options)?;
     shared.runner.check(&spec)?;
-    shared.runner.compile(key, &spec).await?;
+    shared.runner.compile(key, &spec).await.map_err(compile_error)?;
     let id = shared.journal.make_id().map_err(storage_error)?;
     let created_at = shared.now();
     let handler = Arc::new(Handler { id, key: key.clone(), created_at, spec });

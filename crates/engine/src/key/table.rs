@@ -167,8 +167,12 @@ mod tests {
         }
 
         async fn make(&self, lifetime: Option<Duration>) -> KeyText {
+            self.make_for("acme", lifetime).await
+        }
+
+        async fn make_for(&self, tenant: &str, lifetime: Option<Duration>) -> KeyText {
             let text = KeyText::random().unwrap();
-            let tenant = Some(Tenant::new("acme").unwrap());
+            let tenant = Some(Tenant::new(tenant).unwrap());
             let owner = Owner { role: Role::Worker, tenant, name: String::new() };
             let new = NewKey { id: text.id(), digest: text.digest(), owner, lifetime };
             self.store.key_put(new).await.unwrap();
@@ -234,8 +238,9 @@ mod tests {
     async fn more_keys_than_a_page_are_all_read() {
         let stage = Stage::new();
         let mut keys = Vec::new();
-        for _ in 0..PAGE_KEYS_MAX + 1 {
-            keys.push(stage.make(None).await);
+        for number in 0..PAGE_KEYS_MAX + 1 {
+            let tenant = if number % 2 == 0 { "acme" } else { "globex" };
+            keys.push(stage.make_for(tenant, None).await);
         }
         stage.refresh().await;
         assert!(keys.iter().all(|key| stage.check(key).is_ok()));

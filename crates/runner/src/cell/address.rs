@@ -7,10 +7,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::StatVfsMountFlags;
+
 use super::call::error;
+use super::ports::Ports;
 use super::target::{Target, name_of};
 use super::watch;
-use crate::network::Policy;
+use crate::network::{KernelRoutes, Policy};
 
 /// Longest address of a socket.
 const ADDRESS_BYTES_MAX: u64 = 128;
@@ -21,6 +24,9 @@ const UNIX_PATH_MAX: usize = 108;
 pub(super) struct Rules {
     /// Absent: nothing.
     pub(super) policy: Option<Policy>,
+    /// Absent if the kernel cannot be asked.
+    pub(super) routes: Option<KernelRoutes>,
+    pub(super) ports: Ports,
     /// Where it may use sockets in files; absent if its own root decides that.
     pub(super) sockets: Option<PathBuf>,
 }
@@ -36,6 +42,10 @@ impl Destination {
     pub(super) fn plain(address: Vec<u8>) -> Destination {
         Destination { address, _file: None }
     }
+
+    pub(super) fn is_internet(&self) -> bool {
+        matches!(family_of(&self.address), libc::AF_INET | libc::AF_INET6)
+    }
 }
 
 /// Decides about an address; a refusal is a line of the job's log.
@@ -47,7 +57,7 @@ pub(super) fn destination(
     match family_of(&bytes) {
         libc::AF_INET | libc::AF_INET6 => {
             let to = internet_address(&bytes)?;
-            let decided = rules.policy.as_ref().map(|policy| policy.decide(to));
+            let decided = rules.policy.as_ref().map(|policy| policy.decide(to, &rules.routes));
             match decided {
                 Some(Ok(())) => Ok(Destination::plain(bytes)),
                 Some(Err(refusal)) => {
@@ -63,7 +73,10 @@ pub(super) fn destination(
             None => Err(error(libc::EPERM)),
             Some(path) => {
                 let file = target.open_path(path)?;
-                allow_socket_in(rules, &file)?;
+                allow_socket_in(rules, &file).inspect_err(|_| {
+                    let reason = "handlers connect to sockets where they may write";
+                    watch::log(&format!("refused: connection to {path:?} ({reason})"));
+                })?;
                 let place = Path::new("/proc/self/fd").join(file.as_raw_fd().to_string());
                 Ok(Destination { address: unix_address(&place)?, _file: Some(file) })
             }
@@ -72,12 +85,16 @@ pub(super) fn destination(
     }
 }
 
-/// Without a root of its own, a cell may use sockets in its own directory only.
+/// A cell may use sockets where it may write: in its scratch space, and where the operator says so.
+/// Those elsewhere lead to services of the machine. Without a root of its own, it may use those in
+/// its own directory only.
 pub(super) fn allow_socket_in(rules: &Rules, opened: &OwnedFd) -> io::Result<()> {
-    match &rules.sockets {
-        Some(dir) if !name_of(opened)?.starts_with(dir) => Err(error(libc::EACCES)),
-        _ => Ok(()),
-    }
+    let may_write = match &rules.sockets {
+        Some(dir) => name_of(opened)?.starts_with(dir),
+        // All that is shown for reading alone is mounted that way.
+        None => !rustix::fs::fstatvfs(opened)?.f_flag.contains(StatVfsMountFlags::RDONLY),
+    };
+    if may_write { Ok(()) } else { Err(error(libc::EACCES)) }
 }
 
 pub(super) fn read_address(target: &Target, at: u64, length: u64) -> io::Result<Vec<u8>> {

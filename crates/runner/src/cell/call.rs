@@ -56,7 +56,7 @@ pub(super) fn error(errno: i32) -> io::Error {
 pub(super) fn carry_out(rules: &Rules, target: Target, call: &libc::seccomp_data) -> Carried {
     let [a, b, c, d, e, f] = call.args;
     let done = match i64::from(call.nr) {
-        libc::SYS_socket => make_socket(a as i32, b as i32, c as i32),
+        libc::SYS_socket => make_socket(rules, a as i32, b as i32, c as i32),
         libc::SYS_connect => connect(rules, &target, (a, b, c)),
         libc::SYS_bind => bind(rules, &target, (a, b, c)).map(value),
         libc::SYS_listen => listen(&target, a, b as i32).map(value),
@@ -73,7 +73,7 @@ pub(super) fn value(value: i64) -> Carried {
 }
 
 /// A socket for TCP or UDP.
-fn make_socket(family: i32, kind: i32, protocol: i32) -> io::Result<Carried> {
+fn make_socket(rules: &Rules, family: i32, kind: i32, protocol: i32) -> io::Result<Carried> {
     let usual = match kind & KIND {
         libc::SOCK_STREAM => libc::IPPROTO_TCP,
         libc::SOCK_DGRAM => libc::IPPROTO_UDP,
@@ -83,6 +83,7 @@ fn make_socket(family: i32, kind: i32, protocol: i32) -> io::Result<Carried> {
         return Err(error(libc::EPROTONOSUPPORT));
     }
     let socket = socket::socket(family, kind & (KIND | libc::SOCK_NONBLOCK), usual)?;
+    rules.ports.prepare(socket.as_fd(), kind & KIND == libc::SOCK_DGRAM)?;
     let flags = if kind & libc::SOCK_CLOEXEC != 0 { libc::O_CLOEXEC as u32 } else { 0 };
     Ok(Carried::Done(Answer::Socket(socket, flags)))
 }
@@ -100,6 +101,9 @@ fn connect(
         _ => destination(rules, target, bytes)?,
     };
     target.confirm()?;
+    if to.is_internet() {
+        rules.ports.take(socket.as_fd())?;
+    }
     // Not only if it waits now: the caller can change that at any time.
     let takes_long = socket::socket_option(socket.as_fd(), libc::SO_TYPE)? != libc::SOCK_DGRAM;
     let work = move || {
@@ -130,7 +134,7 @@ fn bind(
                 watch::log("refused: a port of its own (handlers cannot be connected to)");
                 return Err(error(libc::EACCES));
             }
-            socket::bind(socket.as_fd(), &bytes)?;
+            rules.ports.bind(socket.as_fd(), &bytes)?;
         }
         libc::AF_UNIX => match unix_path(&bytes) {
             None if rules.sockets.is_none() => socket::bind(socket.as_fd(), &bytes)?,

@@ -34,16 +34,18 @@ const FIRST: u32 = 1;
 const PRIO_USER: u32 = 2;
 const IOPRIO_WHO_USER: u32 = 3;
 /// Options of sockets that a cell may not set, by level: source routes, which send packets to
-/// another address than the one that was decided about; multicast groups; a port or a network
-/// interface of choice.
+/// another address than the one that was decided about; broadcast and multicast groups; a port or a
+/// network interface of choice, and when a port is taken.
 const OPTIONS: &[(i32, &[u32])] = &[
-    (libc::IPPROTO_IP, &[4, 35, 39, 42, 46, 51]),
-    (libc::IPPROTO_IPV6, &[5, 6, 20, 32, 42, 46, 57]),
-    (libc::SOL_SOCKET, &[25, 62]),
+    (libc::IPPROTO_IP, &[4, 24, 35, 39, 42, 46, 50, 51]),
+    (libc::IPPROTO_IPV6, &[5, 6, 20, 32, 42, 46, 50, 57, 76]),
+    (libc::SOL_SOCKET, &[6, 25, 62]),
 ];
 /// Requests about network interfaces.
 const INTERFACES_FIRST: u32 = 0x8910;
 const INTERFACES_LAST: u32 = 0x894F;
+/// Events of files that show what others read and run. Changes can be watched.
+const READS: u32 = libc::IN_ACCESS | libc::IN_OPEN | libc::IN_CLOSE_NOWRITE;
 /// A newer form of `open_tree`.
 const OPEN_TREE_ATTR: c_long = 467;
 
@@ -113,6 +115,7 @@ pub(super) fn needless(has_room: bool, without_shared_memory: bool) -> Vec<sock_
     rules.push(Rule(libc::SYS_socket, Test::Is(2, MPTCP), refuse(libc::EPROTONOSUPPORT)));
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCSTI as u32), no));
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCLINUX as u32), no));
+    rules.push(Rule(libc::SYS_inotify_add_watch, Test::Has(2, READS), refuse(libc::EACCES)));
     // Its init has the same user.
     rules.push(Rule(libc::SYS_prlimit64, Test::NonZero(0), no));
     if has_room {

@@ -33,6 +33,9 @@ pub(super) fn send_to(
     let to = destination(rules, target, read_address(target, address, address_length)?)?;
     let socket = target.descriptor(number)?;
     target.confirm()?;
+    if to.is_internet() {
+        rules.ports.take(socket.as_fd())?;
+    }
     Ok(Message { socket, bytes, to: Some(to), descriptors: Vec::new(), flags }.send())
 }
 
@@ -82,6 +85,9 @@ impl Message {
             _ => passed(target, &socket, &target.read(control, control_length as usize)?)?,
         };
         target.confirm()?;
+        if to.as_ref().is_some_and(Destination::is_internet) {
+            rules.ports.take(socket.as_fd())?;
+        }
         Ok(Message { socket, bytes, to, descriptors, flags })
     }
 

@@ -20,6 +20,7 @@
 //! | `call`, `message` | the calls that are carried out, and those that send messages |
 //! | `address` | where a call leads, and whether it may |
 //! | `group`, `account` | the memory of all processes together: bounded by the kernel, or added up |
+//! | `ports` | how many ports of the machine a cell takes |
 //! | `target` | the process that made a call: its memory and descriptors |
 //! | `sys` | system calls without a safe form |
 //!
@@ -36,6 +37,7 @@ mod message;
 mod order;
 mod outer;
 mod plan;
+mod ports;
 mod root;
 mod start;
 mod sys;

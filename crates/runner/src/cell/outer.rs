@@ -24,6 +24,9 @@ use crate::{isolate, proc};
 const NOBODY: u32 = 65534;
 /// The right to look into the processes of the cell.
 const TRACE: u64 = 1 << 19;
+/// How much later than the daemon a cell gets its turn, if the processor is busy: what handlers do
+/// must not keep the daemon from answering.
+const NICENESS: i32 = 10;
 /// The descriptors of the handler's process that this one does not need.
 const OF_HANDLER: [(i32, i32); 2] = [(0, 1), (3, 5)];
 
@@ -84,6 +87,9 @@ fn open(plan: &Plan) -> Result<Cell, Failed> {
         Memory::Group(group) => Some(OpenGroup::open(group).map_err(at(GROUP))?),
         Memory::Unbounded | Memory::Watched(_) => None,
     };
+    // Also for this process: what it carries out is the handler's work.
+    let nice = rustix::process::nice(NICENESS).map_err(io::Error::from);
+    nice.map_err(at("priority"))?;
     let user = plan.room.as_ref().map(|room| room.user);
     if user == Some(User::Nobody) {
         enter_user_namespace().map_err(at("user namespace"))?;

@@ -14,9 +14,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::address::Rules;
 use super::call::{self, Answer, Carried};
+use super::ports::Ports;
 use super::sys::notify;
 use super::target::Target;
-use crate::network::Policy;
+use crate::network::{KernelRoutes, Policy};
 
 /// Calls that may wait at the same time, such as connections to a slow server; further ones wait
 /// for their turn.
@@ -40,7 +41,8 @@ impl Watch {
         policy: &str,
         sockets: Option<PathBuf>,
     ) -> io::Result<Watch> {
-        let rules = Rules { policy: policy.parse::<Policy>().ok(), sockets };
+        let (policy, routes) = (policy.parse::<Policy>().ok(), KernelRoutes::open().ok());
+        let rules = Rules { policy, routes, ports: Ports::new(), sockets };
         let (ended, end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (listener, end) = (Arc::new(listener), Arc::new(end));
         Ok(Watch { listener, rules, waiting: Arc::default(), ended, end })

@@ -92,6 +92,12 @@ impl Flight {
         }
     }
 
+    /// The memory that its log, its emitted jobs and its result take.
+    pub(super) fn held_bytes(&self) -> usize {
+        let data = self.ended.as_ref().and_then(|ended| ended.data.as_ref());
+        self.output.held_bytes() + data.map_or(0, |data| data.as_str().len())
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.ended.is_some()
     }

@@ -8,6 +8,7 @@
 //! | `process` | the process, its channel, its outputs, its end |
 //! | `start` | starting a process, its greeting, loading a handler |
 //! | `ready` | a context for a batch: an idle one or a new one; compiling, and starting ahead |
+//! | `compilers` | who may compile sources now |
 //! | `bounds` | how many contexts may exist, and of which tenant |
 //! | `pool` | the existing contexts, and how long they are kept |
 //! | `pace` | how large batches should be, and how many contexts work at once |
@@ -16,6 +17,7 @@
 //! | `turn`, `flight` | one batch in one context, and each job of it: stops, time limits, deaths |
 
 mod bounds;
+mod compilers;
 mod flight;
 mod frame;
 #[cfg(any(test, feature = "fuzz"))]
@@ -35,7 +37,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use windlass_core::runner::{Assignment, Batch, Pieces, Reports};
@@ -44,6 +45,7 @@ use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Clock, Handler, HandlerId};
 
 pub use self::bounds::Bounds;
+use self::compilers::Compilers;
 use self::flight::Flight;
 use self::pace::Paces;
 use self::pool::{ContextKey, IDLE_DEFAULT, Pool};
@@ -58,8 +60,6 @@ use crate::{Ground, Options};
 
 /// A context is replaced after this many jobs, unless its handler sets a number.
 const CONTEXT_JOBS_DEFAULT: u32 = 10_000;
-/// Handlers whose sources are compiled at the same time when they are set.
-const COMPILERS_MAX: usize = 2;
 /// Attempts to start a context for a batch while the machine is at a limit.
 const START_TRIES_MAX: u32 = 5;
 const START_PAUSE: Duration = Duration::from_millis(100);
@@ -101,7 +101,7 @@ pub(crate) struct Contexts {
     log_bytes_max: usize,
     clock: Arc<dyn Clock>,
     /// Bounds the contexts that only compile.
-    compilers: Arc<Semaphore>,
+    compilers: Arc<Compilers>,
     /// Contexts that are started or ended in the background.
     background: Arc<Mutex<JoinSet<()>>>,
 }
@@ -114,7 +114,7 @@ impl Contexts {
             ground,
             log_bytes_max: options.log_bytes_max,
             clock: Arc::clone(&options.clock),
-            compilers: Arc::new(Semaphore::new(COMPILERS_MAX)),
+            compilers: Arc::default(),
             background: Arc::default(),
         }
     }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use windlass_core::network::Network;
+use windlass_core::runner::NotCompiled;
 use windlass_core::secret::OpenSecrets;
 use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Handler, HandlerSpec, Invalid, JobId, TypeKey};
 
+use super::compilers::Busy;
 use super::language::Language;
 use super::pool::{Acquired, IDLE_DEFAULT};
 use super::start::{Context, LOADED_MAX, Starter, Unready};
@@ -16,8 +19,14 @@ use super::{Contexts, Equipped};
 use crate::output::Output;
 use crate::stop::{Stops, Watch};
 
-/// Time limit for compiling when a handler is set, and for `before` in the background.
-const COMPILE_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long an interpreter may take to answer the greeting.
+const GREETING_MAX: Duration = Duration::from_secs(30);
+/// Time limit of `before` in the background, unless the handler has one.
+const PREPARE_MAX: Duration = Duration::from_secs(30);
+/// Time limit for the greeting, and then for compiling, when a handler is set: nothing of the
+/// handler runs, and others wait.
+const COMPILE_MAX: Duration = Duration::from_secs(15);
+
 /// A context with the handler loaded, and the time it took.
 pub(super) struct Ready {
     pub(super) context: Context,
@@ -98,32 +107,40 @@ impl Contexts {
             interpreter: language.interpreter(&self.ground.path)?,
             ground: Arc::clone(&self.ground),
             equipped: equipped.clone(),
+            greeting_max: GREETING_MAX,
         })
     }
 
     /// Whether the language's own compiler accepts the sources.
-    pub(crate) async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), Invalid> {
+    pub(crate) async fn compile(
+        &self,
+        key: &TypeKey,
+        spec: &HandlerSpec,
+    ) -> Result<(), NotCompiled> {
         // It has no number yet, and nothing of it is kept.
         let Some(id) = JobId::new(1) else { return Ok(()) };
         let created_at = self.clock.now();
-        let handler = Handler { id, key: key.clone(), created_at, spec: spec.clone() };
+        let handler =
+            Handler { id, key: key.clone(), created_at, spec: without_surroundings(spec) };
         // What only compiles needs no secrets.
         let equipped = Equipped::new(Arc::new(handler), Arc::default());
-        let starter = Arc::new(self.starter(&equipped)?);
+        let starter = self.starter(&equipped)?;
+        let starter = Arc::new(Starter { greeting_max: COMPILE_MAX, ..starter });
         // Not counted among the working contexts, so that it need not wait for one of them.
-        let Ok(_turn) = self.compilers.acquire().await else { return Ok(()) };
+        let place = self.compilers.place(&key.tenant).await;
+        let _place = place.map_err(|Busy(reason)| NotCompiled::Busy(reason))?;
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
         let mut context = match starter.start(None, &mut watch, &[], &mut output).await {
             Ok(context) => context,
-            Err(unready) => return refusal("lang", unready, output),
+            Err(unready) => return Ok(refusal("lang", unready, output)?),
         };
-        let limit = Instant::now() + COMPILE_WAIT_MAX;
+        let limit = Instant::now() + COMPILE_MAX;
         let compiled = context.compile(spec, limit, &mut watch, &[], &mut output).await;
         context.process.end().await;
         match compiled {
             Ok(()) => Ok(()),
-            Err(unready) => refusal("body", unready, output),
+            Err(unready) => Ok(refusal("body", unready, output)?),
         }
     }
 
@@ -167,7 +184,7 @@ impl Contexts {
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
         let mut context = starter.start(Some(permit), &mut watch, &[], &mut output).await.ok()?;
-        let limit = Instant::now() + handler.spec.options.timeout.unwrap_or(COMPILE_WAIT_MAX);
+        let limit = Instant::now() + handler.spec.options.timeout.unwrap_or(PREPARE_MAX);
         match context.load(handler, limit, &mut watch, &[], &mut output).await {
             Ok(_) => Some(context),
             // The first job will fail the same way, and its log will say why.
@@ -178,6 +195,15 @@ impl Contexts {
             }
         }
     }
+}
+
+/// What is needed to compile. The variables of a handler could run code in the interpreter before
+/// it compiles anything, and names in its list of destinations would have to be looked up.
+fn without_surroundings(spec: &HandlerSpec) -> HandlerSpec {
+    let mut spec = spec.clone();
+    spec.options.env.clear();
+    spec.options.network = Some(Network::None);
+    spec
 }
 
 /// The error for the author when a handler cannot be set.

@@ -34,8 +34,6 @@ use crate::scratch::AttemptDir;
 use crate::stop::Watch;
 use crate::tree::Main;
 
-/// How long an interpreter may take to answer the greeting.
-const GREETING_WAIT_MAX: Duration = Duration::from_secs(30);
 /// The lowest descriptor number for the daemon's end of a channel.
 const NUMBER_MIN: i32 = 10;
 /// Requested size of the channel's pipes, so that a batch and its answers fit. Optional.
@@ -49,6 +47,8 @@ pub(super) struct Starter {
     pub(super) interpreter: PathBuf,
     pub(super) ground: Arc<Ground>,
     pub(super) equipped: Equipped,
+    /// How long the interpreter may take to answer the greeting.
+    pub(super) greeting_max: Duration,
 }
 
 /// A context that has answered the greeting. Handlers are loaded into it as needed.
@@ -112,8 +112,12 @@ impl Starter {
         output: &mut Output,
     ) -> Result<Context, Unready> {
         let starter = Arc::clone(&self);
-        let policy =
-            self.ground.policies.policy(self.equipped.handler.spec.options.network.as_ref()).await;
+        let network = self.equipped.handler.spec.options.network.as_ref();
+        // Names may have to be looked up for it.
+        let policy = tokio::select! {
+            policy = self.ground.policies.policy(network) => policy,
+            (_, why) = watch.stopped(ids) => return Err(Unready::Stopped(why)),
+        };
         let spawn = move || starter.spawn(policy.to_string());
         let spawned = tokio::task::spawn_blocking(spawn).await;
         let spawned = spawned.map_err(|failed| Unready::broken(failed.to_string()))??;
@@ -134,7 +138,7 @@ impl Starter {
         let hello =
             Request::Hello { protocol: PROTOCOL, mark: &mark, result_bytes_max: RESULT_BYTES_MAX };
         context.ask(&hello)?;
-        let limit = Instant::now() + GREETING_WAIT_MAX;
+        let limit = Instant::now() + self.greeting_max;
         let greeted = context.answer(Kind::Ready, limit, watch, ids, output).await;
         match greeted {
             Ok(_) => Ok(context),

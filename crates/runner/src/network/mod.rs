@@ -7,16 +7,21 @@
 //! | `policies` | the policy of each handler: its own option within the operator's settings |
 //! | `names` | the addresses of names, looked up from time to time |
 //! | `machine` | the addresses and name servers of this machine |
+//! | `route` | where the kernel sends packets |
 //!
 //! A `Policy` decides by the address that is really connected to, never by a name: whoever resolves
 //! a name may be told another address the next time. It allows public addresses and what the
 //! operator lists in `isolation.network.allow`; `options.network` of a handler can only narrow
 //! that. Ports of the daemon itself are open only to an entry that names the port.
+//!
+//! Which addresses are this machine's is asked of the kernel at each decision; the addresses that
+//! the daemon saw at its start are refused even if the kernel cannot be asked.
 
 mod machine;
 mod names;
 mod policies;
 mod range;
+mod route;
 mod text;
 
 use std::fmt;
@@ -27,6 +32,8 @@ use windlass_core::network::Net;
 pub use self::names::{Lookup, SystemLookup};
 pub use self::policies::{NetworkOptions, Policies};
 pub use self::range::Why;
+pub(crate) use self::route::KernelRoutes;
+pub use self::route::Routes;
 
 /// Where machines ask for names.
 const DNS_PORT: u16 = 53;
@@ -37,7 +44,7 @@ pub struct Policy {
     pub mode: Mode,
     /// What the operator allows besides public addresses.
     pub allow: Vec<Allow>,
-    /// The addresses of this machine.
+    /// The addresses of this machine when the daemon started.
     pub own: Vec<IpAddr>,
     /// The ports on which the daemon listens.
     pub doors: Vec<u16>,
@@ -83,7 +90,7 @@ impl Allow {
 
 impl Policy {
     /// Whether a connection, or a datagram, to this address is allowed.
-    pub fn decide(&self, to: SocketAddr) -> Result<(), Refusal> {
+    pub fn decide(&self, to: SocketAddr, routes: &dyn Routes) -> Result<(), Refusal> {
         // The mapped form of an IPv4 address leads to the same place.
         let (address, port) = (to.ip().to_canonical(), to.port());
         let refuse = |why| Err(Refusal { to, why });
@@ -93,7 +100,7 @@ impl Policy {
         if port == DNS_PORT && self.resolvers.contains(&address) {
             return Ok(());
         }
-        if let Err(why) = self.operator_allows(address, port) {
+        if let Err(why) = self.operator_allows(address, port, routes) {
             return refuse(why);
         }
         match &self.mode {
@@ -104,40 +111,45 @@ impl Policy {
         }
     }
 
-    fn operator_allows(&self, address: IpAddr, port: u16) -> Result<(), Why> {
+    fn operator_allows(&self, address: IpAddr, port: u16, routes: &dyn Routes) -> Result<(), Why> {
         let matching = || self.allow.iter().filter(|allow| allow.matches(address, port));
         if matching().any(|allow| allow.port.is_some()) {
             return Ok(());
         }
         if matching().next().is_none() {
-            self.is_public(address, port)?;
+            self.is_public(address, port, routes)?;
         }
-        match self.doors.contains(&port) && self.is_local(address) {
+        match self.doors.contains(&port) && self.is_local(address, routes) {
             true => Err(Why::Door),
             false => Ok(()),
         }
     }
 
-    fn is_public(&self, address: IpAddr, port: u16) -> Result<(), Why> {
-        if let IpAddr::V6(v6) = address {
-            let embedded = range::embedded(v6);
-            for v4 in &embedded {
-                self.operator_allows(IpAddr::V4(*v4), port)?;
-            }
-            if !embedded.is_empty() {
-                return Ok(());
-            }
+    fn is_public(&self, address: IpAddr, port: u16, routes: &dyn Routes) -> Result<(), Why> {
+        let embedded = match address {
+            IpAddr::V6(v6) => range::embedded(v6),
+            IpAddr::V4(_) => Vec::new(),
+        };
+        for v4 in &embedded {
+            self.operator_allows(IpAddr::V4(*v4), port, routes)?;
         }
-        match range::special(address) {
+        // The address around another one may be this machine's, too.
+        let special = range::special(address).filter(|_| embedded.is_empty());
+        match special.or_else(|| self.stays_here(address, routes)) {
             Some(why) => Err(why),
-            None if self.own.contains(&address) => Err(Why::Own),
             None => Ok(()),
         }
     }
 
-    fn is_local(&self, address: IpAddr) -> bool {
+    fn is_local(&self, address: IpAddr, routes: &dyn Routes) -> bool {
         let local = matches!(range::special(address), Some(Why::Loopback | Why::Unspecified));
-        local || self.own.contains(&address)
+        local || self.stays_here(address, routes).is_some()
+    }
+
+    /// Why packets to this address do not leave for another machine.
+    fn stays_here(&self, address: IpAddr, routes: &dyn Routes) -> Option<Why> {
+        let is_own = self.own.contains(&address);
+        is_own.then_some(Why::Own).or_else(|| routes.refusal(address))
     }
 }
 

@@ -9,7 +9,7 @@ use windlass_core::Invalid;
 use windlass_core::network::{Destination, Host, Net, Network};
 
 use super::names::{Lookup, Names, SystemLookup};
-use super::{Allow, Mode, Policy, machine, range};
+use super::{Allow, KernelRoutes, Mode, Policy, Refusal, Routes, machine, range};
 
 /// What the operator allows, and what has to be known about the machine.
 #[derive(Clone)]
@@ -23,6 +23,7 @@ pub struct NetworkOptions {
     /// The list of name servers, read whenever a policy is made.
     pub resolvers_file: PathBuf,
     pub lookup: Arc<dyn Lookup>,
+    pub routes: Arc<dyn Routes>,
 }
 
 impl NetworkOptions {
@@ -30,7 +31,9 @@ impl NetworkOptions {
     pub fn of_machine(allow: Vec<Destination>, doors: Vec<SocketAddr>) -> io::Result<Self> {
         let own = machine::addresses()?;
         let resolvers_file = machine::RESOLVERS_FILE.into();
-        Ok(NetworkOptions { allow, own, doors, resolvers_file, lookup: Arc::new(SystemLookup) })
+        let routes = Arc::new(KernelRoutes::open()?);
+        let lookup = Arc::new(SystemLookup);
+        Ok(NetworkOptions { allow, own, doors, resolvers_file, lookup, routes })
     }
 }
 
@@ -100,6 +103,11 @@ impl Policies {
         }
     }
 
+    /// Decides about a connection that the daemon makes for a handler of this policy.
+    pub(crate) fn decide(&self, policy: &Policy, to: SocketAddr) -> Result<(), Refusal> {
+        policy.decide(to, &*self.options.routes)
+    }
+
     /// The addresses of a name. A name on a list has those that the list opens.
     pub(crate) async fn lookup(
         &self,
@@ -167,6 +175,7 @@ mod tests {
             doors: vec!["127.0.0.1:7600".parse().unwrap(), "0.0.0.0:8888".parse().unwrap()],
             resolvers_file: "/no/such/file".into(),
             lookup: Arc::new(Db),
+            routes: Arc::new(None::<KernelRoutes>),
         })
     }
 
@@ -190,7 +199,7 @@ mod tests {
         let policies = policies(&["db.internal:5432"]);
         let only = Network::Only(list(&["db.internal", "8.8.8.8:443"]));
         let policy = policies.policy(Some(&only)).await;
-        let open = |to: &str| policy.decide(to.parse().unwrap()).is_ok();
+        let open = |to: &str| policies.decide(&policy, to.parse().unwrap()).is_ok();
         assert!(open("10.9.9.9:5432") && open("8.8.8.8:443"));
         assert!(!open("10.9.9.9:80") && !open("8.8.8.8:80") && !open("1.1.1.1:443"));
         assert_eq!(policies.policy(Some(&Network::None)).await.mode, Mode::None);

@@ -2,6 +2,21 @@
 
 use super::*;
 
+/// Says what the kernel would, about this machine's other addresses.
+struct Machine;
+
+impl Routes for Machine {
+    fn refusal(&self, to: IpAddr) -> Option<Why> {
+        match to.to_string().as_str() {
+            // Added after the start, in a network that is routed to this machine, the first address
+            // of a network, and that of a tunnel.
+            "12.3.4.5" | "13.0.0.7" | "2a00:1:2:3::" | "2002:808:808::7" => Some(Why::Own),
+            "11.0.0.255" => Some(Why::Broadcast),
+            _ => None,
+        }
+    }
+}
+
 /// A daemon on port 7600 of a machine with two addresses and a name server on loopback.
 const MACHINE: &str = "own 192.168.1.7\nown 8.8.4.4\ndoor 7600\nresolver 127.0.0.53\n\
                        resolver fd00::53\n";
@@ -11,11 +26,12 @@ fn policy(lines: &str) -> Policy {
 }
 
 fn decide(policy: &Policy, to: &str) -> String {
-    policy.decide(to.parse().unwrap()).map_or_else(|refusal| refusal.to_string(), |()| "ok".into())
+    let decided = policy.decide(to.parse().unwrap(), &Machine);
+    decided.map_or_else(|refusal| refusal.to_string(), |()| "ok".into())
 }
 
 fn why(policy: &Policy, to: &str) -> Option<Why> {
-    policy.decide(to.parse().unwrap()).err().map(|refusal| refusal.why)
+    policy.decide(to.parse().unwrap(), &Machine).err().map(|refusal| refusal.why)
 }
 
 #[test]
@@ -41,6 +57,37 @@ fn addresses_of_this_machine_are_refused_even_if_they_are_public() {
     assert_eq!(decide(&public, "8.8.4.4:443"), sentence);
     assert_eq!(why(&public, "[::ffff:8.8.4.4]:443"), Some(Why::Own));
     assert_eq!(why(&public, "[2002:808:404::1]:443"), Some(Why::Own));
+}
+
+/// What is this machine's is known to the kernel alone, and changes.
+#[test]
+fn addresses_that_the_kernel_keeps_on_this_machine_are_refused() {
+    let public = policy("mode public\n");
+    let own = ["12.3.4.5:80", "13.0.0.7:80", "[2a00:1:2:3::]:80", "[2002:808:808::7]:80"];
+    for to in own.into_iter().chain(["[::ffff:12.3.4.5]:80", "[64:ff9b::12.3.4.5]:80"]) {
+        assert_eq!(why(&public, to), Some(Why::Own), "{to}");
+    }
+    assert_eq!(why(&public, "11.0.0.255:80"), Some(Why::Broadcast));
+    for to in ["12.3.4.6:80", "11.0.0.254:80", "[2a00:1:2:3::1]:80", "[2002:808:808::8]:80"] {
+        assert_eq!(why(&public, to), None, "{to}");
+    }
+    // The operator opens what he lists, but for the daemon's port.
+    let open = policy("mode public\nallow 12.0.0.0/8\nallow 2002::/16\n");
+    for to in ["12.3.4.5", "[2002:808:808::7]"] {
+        assert_eq!(why(&open, &format!("{to}:80")), None, "{to}");
+        assert_eq!(why(&open, &format!("{to}:7600")), Some(Why::Door), "{to}");
+    }
+    assert_eq!(why(&open, "12.3.4.6:7600"), None);
+}
+
+/// A tunnel's address is refused by the list, too, though the address in it is public.
+#[test]
+fn an_address_of_this_machine_around_a_public_one_is_refused() {
+    let public = policy("mode public\nown 2002:909:909::1\nown 64:ff9b::909:909\n");
+    for to in ["[2002:909:909::1]:80", "[64:ff9b::9.9.9.9]:80"] {
+        assert_eq!(why(&public, to), Some(Why::Own), "{to}");
+    }
+    assert_eq!(why(&public, "[2002:909:909::2]:80"), None);
 }
 
 #[test]

@@ -32,7 +32,8 @@ calls = {
     'netlink-pair': (53, 16, 3, 0, buffer), 'x32-socket': (0x40000000 + 41, 2, 1, 0),
     'x32-getpid': (0x40000000 + 39,), 'tiocsti': (16, 0, 0x5412, b'x'),
     'tiocsti-high': (16, 0, 0x5412 | 1 << 32, b'x'), 'ip-options': None, 'routing-header': None,
-    'ia32-getpid': None,
+    'ia32-getpid': None, 'broadcast': None, 'interface': None, 'interface6': None,
+    'inotify-open': (254, 0, b'/usr/bin', 0x20), 'inotify-read': (254, 0, b'/usr/bin', 0x11),
 }
 def long(value):
     return ctypes.c_long(value) if isinstance(value, int) else value
@@ -42,6 +43,12 @@ def ip_options():
 def routing_header():
     s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     s.setsockopt(41, 57, bytes([0, 2, 4, 0, 0, 0, 0, 0]) + bytes(15) + bytes([1]))
+def broadcast():
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).setsockopt(1, 6, 1)
+def interface():
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).setsockopt(0, 50, bytes(4))
+def interface6():
+    socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).setsockopt(41, 76, bytes(4))
 def ia32_getpid():
     import mmap
     code = mmap.mmap(-1, 4096, prot=7)
@@ -49,7 +56,8 @@ def ia32_getpid():
     call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
     result = call()
     if result < 0: raise OSError(-result, 'getpid')
-special = {'ip-options': ip_options, 'routing-header': routing_header, 'ia32-getpid': ia32_getpid}
+special = {'ip-options': ip_options, 'routing-header': routing_header, 'ia32-getpid': ia32_getpid,
+    'broadcast': broadcast, 'interface': interface, 'interface6': interface6}
 for name in payload.split() or calls:
     arguments = calls[name]
     child = os.fork()

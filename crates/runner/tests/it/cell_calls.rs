@@ -19,13 +19,22 @@ async fn calls_that_no_handler_needs_are_refused() {
     check_ended(&report, 200, None);
     let lines = said(&report);
     assert_eq!(lines.last().unwrap(), "end", "{}", report.log);
-    assert_eq!(lines.len(), 63, "{lines:?}");
+    assert_eq!(lines.len(), 68, "{lines:?}");
     let passed: Vec<&String> = lines[..lines.len() - 1]
         .iter()
         .filter(|line| !REFUSALS.iter().any(|refusal| line.ends_with(refusal)))
         .collect();
     assert!(passed.is_empty(), "{passed:?}");
-    let names = ["unshare", "ptrace", "keyctl", "netlink", "name_to_handle_at", "process_vm_readv"];
+    let names = [
+        "unshare",
+        "ptrace",
+        "keyctl",
+        "netlink",
+        "name_to_handle_at",
+        "process_vm_readv",
+        "broadcast",
+        "inotify-open",
+    ];
     let control =
         bare_fixture().run(spec(Lang::Python, TRY_CALLS), names.join(" ").as_bytes()).await;
     let control = said(&control);
@@ -51,4 +60,30 @@ print(len(os.urandom(3)), os.cpu_count() > 0)
     let report = fixture().run(spec(Lang::Python, body), b"").await;
     check_ended(&report, 200, None);
     assert_eq!(said(&report), ["4950", "b", "3", "queue", "3 True"], "{}", report.log);
+}
+
+/// Changes of files can be watched, but not what others read and run.
+#[tokio::test]
+async fn changes_of_files_can_be_watched() {
+    let body = "const fs = require('fs')
+await new Promise(done => {
+  const watcher = fs.watch('.', (_, name) => { watcher.close(); console.log(name); done() })
+  fs.writeFileSync('made', 'x')
+})";
+    let report = fixture().run(spec(Lang::Node, body), b"").await;
+    check_ended(&report, 200, None);
+    assert_eq!(said(&report), ["made"], "{}", report.log);
+}
+
+/// The daemon has its turn before its handlers, which cannot change that.
+#[tokio::test]
+async fn handlers_come_after_the_daemon() {
+    let body = "import os
+print(os.nice(0))
+try: os.nice(-1); print('raised')
+except OSError: print('no')";
+    let report = fixture().run(spec(Lang::Python, body), b"").await;
+    let control = bare_fixture().run(spec(Lang::Python, body), b"").await;
+    let usual: i32 = said(&control)[0].parse().unwrap();
+    assert_eq!(said(&report), [(usual + 10).min(19).to_string(), "no".into()], "{}", report.log);
 }

@@ -299,3 +299,107 @@ for name in [{path:?}, '/proc/1/root' + {path:?}, '../../..' + {path:?}, 'link']
     assert_eq!(said(&control)[0], "reached", "{}", control.log);
     drop(listener);
 }
+
+/// What is shown for reading alone may hold sockets of services, which a mount does not close.
+#[tokio::test]
+async fn a_socket_in_a_place_that_is_only_read_cannot_be_reached() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("socket");
+    let _listener = UnixListener::bind(&path).unwrap();
+    for open in [place.path(), &path] {
+        fs::set_permissions(open, Permissions::from_mode(0o777)).unwrap();
+    }
+    let body = format!(
+        "import os, socket
+kept = []
+def tried(kind, act):
+    kept.append(socket.socket(socket.AF_UNIX, kind))
+    try: act(kept[-1]); print('reached')
+    except OSError: print('no')
+os.symlink({path:?}, 'link')
+tried(socket.SOCK_STREAM, lambda s: s.connect({path:?}))
+tried(socket.SOCK_STREAM, lambda s: s.connect('link'))
+tried(socket.SOCK_DGRAM, lambda s: s.bind({path:?} + '-mine'))
+tried(socket.SOCK_DGRAM, lambda s: s.bind('mine'))
+tried(socket.SOCK_DGRAM, lambda s: s.sendto(b'x', 'mine'))"
+    );
+    let run = async |write: bool| {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut options = options(&scratch);
+        let list = if write { &mut options.isolation.write } else { &mut options.isolation.read };
+        list.push(place.path().to_owned());
+        let fixture = Fixture { runner: Arc::new(LocalRunner::new(options).unwrap()), scratch };
+        fixture.run(spec(Lang::Python, &body), b"").await
+    };
+    let report = run(false).await;
+    let log = report.log.to_string();
+    assert!(log.contains(&format!("refused: connection to {path:?} (")), "{log}");
+    let answers: Vec<String> =
+        said(&report).into_iter().filter(|line| line == "no" || line == "reached").collect();
+    assert_eq!(answers, ["no", "no", "no", "reached", "reached"], "{log}");
+    let control = run(true).await;
+    assert_eq!(said(&control), ["reached"; 5], "{}", control.log);
+}
+
+/// Ports are shared by all programs of a machine.
+#[tokio::test]
+async fn a_handler_takes_a_bounded_number_of_ports_and_can_use_them_again() {
+    let body = "import os, socket
+def taken(count):
+    kept = []
+    try:
+        for _ in range(count):
+            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            s.bind(('0.0.0.0', 0)); kept.append(s)
+    except OSError: pass
+    return kept
+def in_child(count):
+    (asked, ask), (heard, tell) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ask)
+        kept = taken(count)
+        os.write(tell, b'%d' % len(kept))
+        os.read(asked, 1)
+        os._exit(0)
+    os.close(asked); os.close(tell)
+    return child, ask, int(os.read(heard, 9))
+for turn in range(2):
+    children = [in_child(500) for _ in range(3)]
+    print('ports', sum(count for _, _, count in children))
+    for child, ask, _ in children: os.write(ask, b'x'); os.waitpid(child, 0)
+for turn in range(3): print('again', len(taken(500)))";
+    let report = fixture().run(spec(Lang::Python, body), b"").await;
+    check_ended(&report, 200, None);
+    let lines: Vec<String> =
+        said(&report).into_iter().filter(|line| !line.contains("refused:")).collect();
+    let again = "again 500";
+    assert_eq!(lines, ["ports 1024", "ports 1024", again, again, again], "{}", report.log);
+    let refusals = report.log.to_string().matches("refused: a further port").count();
+    assert_eq!(refusals, 2, "one for each time: {}", report.log);
+}
+
+/// Ways to a port that nobody sees: sends without an address, and TCP sockets that never connect.
+#[tokio::test]
+async fn a_handler_takes_no_ports_unseen() {
+    let body = "import os, socket
+udp = [socket.socket(f, socket.SOCK_DGRAM) for f in [socket.AF_INET, socket.AF_INET6] * 50]
+def unseen():
+    for s in udp:
+        try: os.write(s.fileno(), b'x')
+        except OSError: pass
+    return len({s.getsockname()[1] for s in udp} - {0})
+print('unseen', unseen() <= 1)
+for s in udp: s.connect(('127.0.0.1' if s.family == socket.AF_INET else '::ffff:127.0.0.1', 9))
+print('connected', len({s.getsockname()[1] for s in udp} - {0}) > 40)
+libc = __import__('ctypes').CDLL(None)
+for s in udp: libc.connect(s.fileno(), bytes(16), 16)
+print('unseen again', unseen() <= 1)
+tcp = [socket.socket(socket.AF_INET) for _ in range(50)]
+for s in tcp: s.bind(('0.0.0.0', 0))
+print('bound', {s.getsockname()[1] for s in tcp})";
+    let report = fixture().run(spec(Lang::Python, body), b"").await;
+    check_ended(&report, 200, None);
+    let expected = ["unseen True", "connected True", "unseen again True", "bound {0}"];
+    assert_eq!(said(&report), expected, "{}", report.log);
+}

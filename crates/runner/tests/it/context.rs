@@ -1,15 +1,23 @@
 //! Warm contexts as the engine sees them: batches in, a report for each job out. The conformance
 //! list of `tests/contexts` covers what handler code sees.
 
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::runner::{Assignment, Report, Runner, Stop};
-use windlass_core::{HandlerSpec, JobId, Lang};
+use tokio::sync::Notify;
+use windlass_core::network::Network;
+use windlass_core::runner::{Assignment, NotCompiled, Report, Runner, Stop};
+use windlass_core::{HandlerSpec, JobId, Lang, TypeKey};
+use windlass_runner::LocalRunner;
+use windlass_runner::network::Lookup;
 use windlass_test_kit::process::is_alive;
+use windlass_test_kit::wait::in_time;
 
 use crate::harness::{
     Event, Fixture, LIMITS, PYTHON_NS, check_ended, exists, fixture, handler, job, limited,
-    lines_of, spec, until_gone,
+    lines_of, options, spec, until_gone, with_env,
 };
 
 fn python(body: &str) -> HandlerSpec {
@@ -321,12 +329,57 @@ async fn a_source_that_cannot_be_read_is_refused_with_its_field() {
                 _ => handler.after_each.get_or_insert_default(),
             };
             source.clone_into(place);
-            let key = windlass_core::TypeKey::new("acme", "t").unwrap();
-            let refused = fixture.runner.compile(&key, &handler).await.unwrap_err();
+            let key = TypeKey::new("acme", "t").unwrap();
+            let compiled = fixture.runner.compile(&key, &handler).await;
+            let Err(NotCompiled::Invalid(refused)) = compiled else { panic!("{compiled:?}") };
             assert_eq!(refused.field, field, "{lang}: {refused}");
         }
     }
     assert!(fixture.scratch_is_empty());
+}
+
+/// Looks up names for ever, and notes that it is asked.
+struct Silent(Arc<Notify>);
+
+#[async_trait::async_trait]
+impl Lookup for Silent {
+    async fn addresses(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        self.0.notify_one();
+        std::future::pending().await
+    }
+}
+
+fn silent_fixture(asked: &Arc<Notify>) -> Fixture {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut options = options(&scratch);
+    options.network.lookup = Arc::new(Silent(Arc::clone(asked)));
+    Fixture { runner: Arc::new(LocalRunner::new(options).unwrap()), scratch }
+}
+
+fn with_a_name(mut handler: HandlerSpec) -> HandlerSpec {
+    handler.options.network = Some(Network::Only(vec!["db.example:80".parse().unwrap()]));
+    handler
+}
+
+#[tokio::test]
+async fn a_source_is_compiled_without_the_variables_and_names_of_its_handler() {
+    let fixture = silent_fixture(&Arc::default());
+    let endless = "--import \"data:text/javascript,await new Promise(r=>setTimeout(r,1e9))\"";
+    let handler = with_env(spec(Lang::Node, "return 200"), "NODE_OPTIONS", endless);
+    let key = TypeKey::new("acme", "t").unwrap();
+    assert_eq!(fixture.runner.compile(&key, &with_a_name(handler)).await, Ok(()));
+    assert!(fixture.scratch_is_empty());
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_the_lookup_of_a_name_can_be_stopped() {
+    let asked = Arc::new(Notify::new());
+    let fixture = silent_fixture(&asked);
+    let mut run = fixture.begin(with_a_name(python("return 200")), jobs(&["a"]));
+    in_time("the name is looked up", asked.notified()).await;
+    fixture.runner.stop(run.attempts[0], Stop::Cancelled);
+    let (_, report) = run.ended().await;
+    assert_eq!(report.stopped, Some(Stop::Cancelled));
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use windlass_program::Stop;
 
 use crate::config::{Log, LogFormat};
 use crate::signal::{Signals, StopSignal};
-use crate::{FAILED, log, output, serve};
+use crate::{FAILED, log, open_files, output, serve};
 
 pub(crate) use self::client::{COMMAND, arguments_of, run as client};
 pub(crate) use self::dci::run as dci;
@@ -43,7 +43,7 @@ fn live(
         tracing::error!(%panic, "a part of the daemon panicked");
     }));
     log.first(|| warnings.iter().for_each(|warning| tracing::warn!("{warning}")));
-    serve::allow_open_files();
+    open_files::allow_many();
     let runtime = serve::runtime(serve::cores())?;
     let ended = runtime.block_on(async {
         let signals = Signals::listen_to_all().context("cannot install signal handlers")?;

@@ -4,17 +4,17 @@
 //! Files for TLS come from flags, the environment and what is saved, too. The certificate of a
 //! daemon of the same user on this machine is known from the file that it has left.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use reqwest::Url;
 
-use super::{Login, Places, admin, listener, runtime, saved};
+use super::{Links, Login, Places, admin, listener, read_file, read_owned, runtime, saved};
 
 /// The data directory of a daemon that was started without options.
 const DATA_DIR: &str = "windlass-data";
+/// Largest certificate that is read.
+const CERTIFICATE_BYTES_MAX: u64 = 64 * 1024;
 
 /// `given` is what the command line or the environment says; `url` has no slash at its end.
 pub(crate) fn find(given: Login, url: &str, places: &Places) -> anyhow::Result<Login> {
@@ -49,19 +49,17 @@ fn local_key(address: SocketAddr, places: &Places) -> Option<String> {
     let below = admin::path(&places.working.join(DATA_DIR));
     let mut files = of_runtime.into_iter().chain([below]);
     files.find_map(|file| {
-        let owner = owner(&file)?;
         // A file that cannot be read is none of ours.
-        let text = super::read(&file).ok().flatten()?;
-        listener::is_of(address, owner).then(|| text.reveal())
+        let key = read_owned(&file, Links::Refuse).ok().flatten()?;
+        listener::is_of(address, key.owner).then(|| key.text.reveal())
     })
 }
 
 /// The certificate of a daemon that listens here, in DER.
 fn local_certificate(address: SocketAddr, places: &Places) -> Option<Vec<u8>> {
     published(address, places, runtime::certificate_path).into_iter().find_map(|file| {
-        let owner = owner(&file)?;
-        let certificate = fs::read(&file).ok()?;
-        listener::is_of(address, owner).then_some(certificate)
+        let file = read_file(&file, Links::Refuse, CERTIFICATE_BYTES_MAX).ok().flatten()?;
+        listener::is_of(address, file.owner).then_some(file.bytes)
     })
 }
 
@@ -73,10 +71,6 @@ fn published(
 ) -> Vec<PathBuf> {
     let Some(runtime) = &places.runtime else { return Vec::new() };
     runtime::addresses(address).iter().map(|address| path(runtime, *address)).collect()
-}
-
-fn owner(file: &Path) -> Option<u32> {
-    Some(fs::metadata(file).ok()?.uid())
 }
 
 /// The loopback addresses that a URL means.
@@ -146,6 +140,38 @@ mod tests {
         let given = find(Login::with_key("wl_given".into()), &url, &stage.places).unwrap();
         assert_eq!(given.key.as_deref(), Some("wl_given"));
         drop(published);
+    }
+
+    /// The working directory may be anyone's: what stands there instead of a key is not waited for,
+    /// not read without end, and leads nowhere else.
+    #[test]
+    fn only_a_short_ordinary_file_is_read_as_a_key() {
+        let stage = Stage::new();
+        let url = stage.url();
+        let file = stage.dir.path().join("working/windlass-data/admin.key");
+        let key = KeyText::random().unwrap().reveal();
+        let elsewhere = stage.dir.path().join("elsewhere");
+        std::fs::write(&elsewhere, &key).unwrap();
+        let link = |to: &Path| std::os::unix::fs::symlink(to, &file).unwrap();
+        let plants: [(&str, &dyn Fn()); 5] = [
+            ("a pipe", &|| {
+                let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+                assert!(made.success());
+            }),
+            ("a link to a key", &|| link(&elsewhere)),
+            ("a link to a device", &|| link(Path::new("/dev/zero"))),
+            ("a long file", &|| {
+                std::fs::write(&file, format!("{key}{}", " ".repeat(1024))).unwrap();
+            }),
+            ("a socket", &|| drop(std::os::unix::net::UnixListener::bind(&file).unwrap())),
+        ];
+        for (what, plant) in plants {
+            plant();
+            assert_eq!(stage.find(&url), None, "{what}");
+            std::fs::remove_file(&file).unwrap();
+        }
+        std::fs::write(&file, format!("{key}\n")).unwrap();
+        assert_eq!(stage.find(&url), Some(key));
     }
 
     #[test]

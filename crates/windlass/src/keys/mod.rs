@@ -18,12 +18,13 @@ mod login;
 pub(crate) mod runtime;
 pub(crate) mod saved;
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
+use rustix::fs::{Mode, OFlags};
 use tempfile::NamedTempFile;
 
 use windlass_core::KeyText;
@@ -32,6 +33,8 @@ use windlass_core::audit::{Act, Actor, Subject};
 pub(crate) use self::login::Login;
 
 const DIR_MODE: u32 = 0o700;
+/// Longest file with a key.
+const FILE_BYTES_MAX: u64 = 1024;
 
 /// The directories in which keys are found.
 #[derive(Debug, Clone, Default)]
@@ -59,15 +62,63 @@ pub(crate) fn act(action: &str, subject: Subject) -> Act {
     Act { by: Actor::Daemon, address: None, action: action.to_owned(), subject }
 }
 
-/// The key in a file; `None` if there is no file.
+/// A file as it was read, and the user who owns it.
+struct OwnedFile {
+    bytes: Vec<u8>,
+    owner: u32,
+}
+
+/// A key in a file, and the user who owns the file.
+struct OwnedKey {
+    text: KeyText,
+    owner: u32,
+}
+
+/// Whether a path that is itself a symbolic link is read. The last part of a path decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Follow,
+    Refuse,
+}
+
+/// The key in a file of the daemon's own directories; `None` if there is no file.
 fn read(path: &Path) -> anyhow::Result<Option<KeyText>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    Ok(read_owned(path, Links::Follow)?.map(|key| key.text))
+}
+
+/// The key in a file, with its owner. `None` if there is no file.
+fn read_owned(path: &Path, links: Links) -> anyhow::Result<Option<OwnedKey>> {
+    let Some(OwnedFile { bytes, owner }) = read_file(path, links, FILE_BYTES_MAX)? else {
+        return Ok(None);
     };
-    let key = KeyText::parse(text.trim());
-    key.map(Some).ok_or_else(|| anyhow!("{} holds no key", path.display()))
+    let key = std::str::from_utf8(&bytes).ok().and_then(|text| KeyText::parse(text.trim()));
+    let text = key.ok_or_else(|| anyhow!("{} holds no key", path.display()))?;
+    Ok(Some(OwnedKey { text, owner }))
+}
+
+/// A file that anyone may have put there: nothing but a short ordinary file is read, and its owner
+/// is that of the file which was read. `None` if there is no file.
+fn read_file(path: &Path, links: Links, bytes_max: u64) -> anyhow::Result<Option<OwnedFile>> {
+    let shown = path.display();
+    // A pipe or a device is opened without waiting, and then refused.
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    flags.set(OFlags::NOFOLLOW, links == Links::Refuse);
+    let file = match rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from) {
+        Ok(file) => File::from(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+    };
+    let about = file.metadata().with_context(|| format!("cannot read {shown}"))?;
+    if !about.is_file() {
+        bail!("{shown} is not an ordinary file");
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(bytes_max + 1).read_to_end(&mut bytes);
+    read.with_context(|| format!("cannot read {shown}"))?;
+    if bytes.len() as u64 > bytes_max {
+        bail!("{shown} is longer than {bytes_max} bytes");
+    }
+    Ok(Some(OwnedFile { bytes, owner: about.uid() }))
 }
 
 /// A complete file beside `path`, on disk, for its owner alone.

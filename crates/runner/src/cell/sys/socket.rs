@@ -32,6 +32,33 @@ pub(in crate::cell) fn socket_option(socket: BorrowedFd<'_>, option: c_int) -> i
     check(result.into()).map(|_| value)
 }
 
+/// Sets an option of the internet protocol that is a number.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn set_ip_option(
+    socket: BorrowedFd<'_>,
+    option: c_int,
+    value: c_int,
+) -> io::Result<()> {
+    // SAFETY: the length is that of the number, which lives until the call returns.
+    let result = unsafe {
+        let (from, length) = ((&raw const value).cast(), size_of::<c_int>() as libc::socklen_t);
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, option, from, length)
+    };
+    check(result.into()).map(drop)
+}
+
+/// The port of a socket of the internet; 0 if it has none.
+#[allow(unsafe_code)]
+pub(in crate::cell) fn local_port(socket: BorrowedFd<'_>) -> io::Result<u16> {
+    // Both kinds of addresses have it at the same place.
+    let mut address: libc::sockaddr_in6 = zeroed();
+    let mut length = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most the length of the structure.
+    let result =
+        unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &mut length) };
+    check(result.into()).map(|_| u16::from_be(address.sin6_port))
+}
+
 #[allow(unsafe_code)]
 pub(in crate::cell) fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     // SAFETY: the length is that of the slice.

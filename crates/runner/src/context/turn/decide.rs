@@ -15,10 +15,14 @@ impl Turn<'_> {
     /// Reads everything that the context has written so far, and keeps it from beginning further
     /// jobs. Nothing is decided about a job before this.
     pub(super) async fn halt(&mut self) {
+        let is_first = !self.halted;
         self.halted = true;
         self.context.process.halt().await;
         if !self.handle_buffered().await {
             self.invalid_answer().await;
+        }
+        if is_first {
+            self.last = self.at;
         }
         if self.phase == Phase::Jobs {
             self.announce().await;
@@ -38,7 +42,9 @@ impl Turn<'_> {
         }
         let waits = self.flights[place].as_ref().is_some_and(|flight| !flight.has_ended());
         if waits && (why != Stop::Shutdown || *self.parameters.announced == Some(id)) {
-            self.flights[place] = None;
+            if let Some(flight) = self.flights[place].take() {
+                self.held.release(&flight);
+            }
             report_unbegun(id, why, self.parameters.reports, *self.parameters.announced).await;
         }
     }
@@ -124,9 +130,7 @@ impl Turn<'_> {
 
     async fn fail_current(&mut self, reason: &str, stopped: Option<Stop>, took: Duration) {
         self.announce().await;
-        if let Some(flight) = self.current() {
-            flight.fail(reason, stopped, took);
-        }
+        self.change_current(|flight| flight.fail(reason, stopped, took));
     }
 
     pub(super) async fn script_failed(&mut self, phase: Phase, answer: &ContextAnswer<'_>) {
@@ -146,12 +150,12 @@ impl Turn<'_> {
         for at in 0..self.flights.len() {
             let Some(flight) = &mut self.flights[at] else { continue };
             if phase == Phase::AfterEach {
-                flight.undo(reason);
+                self.held.change(flight, |flight| flight.undo(reason));
             } else if !flight.has_ended() {
                 if *self.parameters.announced != Some(flight.assignment.id) {
                     self.parameters.reports.started(flight.assignment.id).await;
                 }
-                flight.fail(reason, stopped, took);
+                self.held.change(flight, |flight| flight.fail(reason, stopped, took));
             }
         }
     }

@@ -12,8 +12,12 @@
 //! before anything is decided: an order or a time limit first halts the batch (`halt`), then the
 //! channel is read, and only then is it clear which job the decision concerns. A job that has ended
 //! by then keeps its result, and one that has not begun never will.
+//!
+//! What the jobs of a batch hold until they are reported is bounded (`held`): a batch that reaches
+//! the bound is halted too, and its other jobs run in another turn.
 
 mod decide;
+mod held;
 
 use std::time::Duration;
 
@@ -22,6 +26,7 @@ use tokio::time::Instant;
 use windlass_core::runner::{Reports, Stop};
 use windlass_core::{AttemptId, Clock};
 
+use self::held::HeldBytes;
 use crate::context::flight::Flight;
 use crate::context::message::{ContextAnswer, Kind};
 use crate::context::process::ContextEvent;
@@ -78,6 +83,10 @@ pub(super) struct Turn<'a> {
     /// Whether the context is halted: it begins no further job of this batch, except perhaps the
     /// first without an `end`.
     halted: bool,
+    /// The last job that may still end: of those without an `end` at a halt, only the first has
+    /// begun.
+    last: usize,
+    held: HeldBytes,
     /// The first job without a report.
     reported: usize,
     marks: Option<Marks>,
@@ -124,6 +133,8 @@ impl<'a> Turn<'a> {
             parameters,
             ids: flights.iter().map(|flight| flight.assignment.id).collect(),
             last_timeout: flights.last().map_or(Duration::ZERO, |job| job.assignment.timeout),
+            last: flights.len(),
+            held: HeldBytes::of(&flights),
             flights: flights.into_iter().map(Some).collect(),
             phase: Phase::BeforeEach,
             at: 0,
@@ -168,6 +179,9 @@ impl<'a> Turn<'a> {
                 ContextEvent::TimedOut => self.time_out().await,
             }
             self.report_ended().await;
+            if self.phase == Phase::Jobs && self.held.is_too_much() && !self.halted {
+                self.halt().await;
+            }
         }
         self.finish().await
     }
@@ -184,10 +198,11 @@ impl<'a> Turn<'a> {
         self.ids[self.running()]
     }
 
-    /// The job that the current output belongs to.
-    fn current(&mut self) -> Option<&mut Flight> {
+    /// Changes the job that the current output belongs to. False if it has been reported.
+    fn change_current(&mut self, change: impl FnOnce(&mut Flight)) -> bool {
         let at = self.running();
-        self.flights[at].as_mut()
+        let flight = self.flights[at].as_mut();
+        flight.map(|flight| self.held.change(flight, change)).is_some()
     }
 
     /// Handles what has been read already. False if any of it is invalid.
@@ -209,9 +224,7 @@ impl<'a> Turn<'a> {
             (Kind::Output, _) => {
                 // Output that bypassed the language's streams before this line comes first.
                 self.drain();
-                if let Some(flight) = self.current() {
-                    answer.output_to(&mut flight.output);
-                }
+                self.change_current(|flight| answer.output_to(&mut flight.output));
             }
             (Kind::Begun, Phase::BeforeEach) => {
                 self.scripts += answer.us();
@@ -220,9 +233,7 @@ impl<'a> Turn<'a> {
             }
             (Kind::Emit, Phase::Jobs) => {
                 let now = self.parameters.clock.now();
-                if let Some(flight) = self.current() {
-                    flight.emit(answer, now);
-                }
+                self.change_current(|flight| flight.emit(answer, now));
             }
             (Kind::Progress, Phase::Jobs) => {
                 self.announce().await;
@@ -231,11 +242,12 @@ impl<'a> Turn<'a> {
                 let percent = answer.percent.unwrap_or_default();
                 self.parameters.reports.progress(self.current_id(), percent, message).await;
             }
-            (Kind::End, Phase::Jobs) if answer.job == Some(self.at) => {
+            (Kind::End, Phase::Jobs) if answer.job == Some(self.at) && self.at <= self.last => {
                 self.announce().await;
                 // A job that was stopped before it began cannot end.
-                let Some(flight) = self.current() else { return false };
-                flight.end(answer);
+                if !self.change_current(|flight| flight.end(answer)) {
+                    return false;
+                }
                 self.at += 1;
                 if self.at == self.flights.len() {
                     self.await_after_each();
@@ -302,17 +314,17 @@ impl<'a> Turn<'a> {
         let which = stream as usize;
         let Some(marks) = &mut self.marks else {
             self.context.quiet_jobs = 0;
-            if let Some(flight) = self.current() {
-                flight.output.push(stream, bytes);
-            }
+            self.change_current(|flight| flight.output.push(stream, bytes));
             return;
         };
+        let held = &mut self.held;
         let mark = &self.context.mark;
         let mut rest = std::mem::take(&mut marks.held[which]);
         rest.extend_from_slice(bytes);
         let mut start = 0;
         while let Some(found) = memmem::find(&rest[start..], mark) {
-            push(&mut self.flights, marks.at[which], stream, &rest[start..start + found]);
+            let flight = flight_at(&mut self.flights, marks.at[which]);
+            held.push(flight, stream, &rest[start..start + found]);
             self.context.quiet_jobs *= u32::from(found == 0);
             marks.at[which] += 1;
             start += found + mark.len();
@@ -321,7 +333,8 @@ impl<'a> Turn<'a> {
         // Only the first byte of a truncated mark is zero.
         let mark_start = memchr::memrchr(0, tail).filter(|at| mark.starts_with(&tail[*at..]));
         let mark_start = mark_start.unwrap_or(tail.len());
-        push(&mut self.flights, marks.at[which], stream, &tail[..mark_start]);
+        let flight = flight_at(&mut self.flights, marks.at[which]);
+        held.push(flight, stream, &tail[..mark_start]);
         self.context.quiet_jobs *= u32::from(mark_start == 0);
         marks.held[which] = tail[mark_start..].to_vec();
     }
@@ -367,6 +380,7 @@ impl<'a> Turn<'a> {
                 marks.missing_since = None;
             }
             let Some(flight) = slot.take() else { break };
+            self.held.release(&flight);
             self.reported += 1;
             self.context.quiet_jobs = self.context.quiet_jobs.saturating_add(1);
             let id = flight.assignment.id;
@@ -411,9 +425,8 @@ pub(super) async fn report_unbegun(
     reports.ended(id, stopped_before_start(why)).await;
 }
 
-fn push(flights: &mut [Option<Flight>], at: usize, stream: Stream, bytes: &[u8]) {
-    let at = at.min(flights.len() - 1);
-    if let Some(flight) = flights[at].as_mut().filter(|_| !bytes.is_empty()) {
-        flight.output.push(stream, bytes);
-    }
+/// The job that output after this many marks belongs to, unless it has been reported.
+fn flight_at(flights: &mut [Option<Flight>], marks: usize) -> Option<&mut Flight> {
+    let at = marks.min(flights.len() - 1);
+    flights[at].as_mut()
 }
