@@ -43,7 +43,7 @@ fn a_worker_that_withdraws_its_claim_keeps_no_job() {
         waiting.iter().for_each(|waiting| waiting.abort());
         let added = text(&session.ok("POST", "/v1/a/jobs/t", "x")["ids"][0]);
         let claimed = until("the job can be claimed", || claim(&session), |ids| !ids.is_empty());
-        assert_eq!(claimed, [added.clone()]);
+        assert_eq!(claimed, [added.as_str()]);
         assert_eq!(session.ok("GET", &format!("/v1/a/jobs/{added}"), "")["attempt"], 1);
     }
 }
