@@ -1,6 +1,7 @@
 //! System calls that have no safe form: keeping inherited descriptors from handlers, signal
 //! handling, waiting for the exit of a process like for any other event, and the addresses and
-//! routes of this machine. All `unsafe` of the crate is here, in `isolate::hook` and in `cell::sys`.
+//! routes of this machine. All `unsafe` of the crate is here, in `isolate::hook` and in
+//! `cell::sys`.
 
 use std::fs;
 use std::io;

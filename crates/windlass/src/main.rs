@@ -10,6 +10,7 @@
 //! | `wiring` | builds a daemon from its parts |
 //! | `keys` | files with API keys: of a daemon, and for the commands |
 //! | `secrets` | the key file of secrets |
+//! | `open_files` | how many files the daemon may open, and its connections take |
 //! | `private` | keeps other users from the daemon's files |
 //! | `backup` | backups of a data directory, and their restore |
 //! | `client` | the commands that talk to a daemon |
