@@ -16,6 +16,7 @@
 //! | `add`, `add_text`, `add_binary`, `add_json` | adding jobs |
 //! | `fuzz` | rules for any request, for the fuzzer and the tests |
 //! | `jobs`, `log`, `handlers`, `types`, `pull`, `keys` | other routes, by resource |
+//! | `secrets` | secrets of handlers: set, listed, removed |
 //! | `operate`, `seed` | routes for operators, and those of the original API |
 
 mod access;

@@ -26,6 +26,7 @@
 //! | `read`, `row` | the verbs that read jobs, and their rows |
 //! | `waiting` | which types are open, in pages |
 //! | `type_row`, `handler`, `sysid`, `key` | types, handlers, daemons, API keys |
+//! | `secret` | secrets of handlers, sealed |
 //! | `error` | translates SQLite's error codes |
 //!
 //! Several daemons on one machine may open the same file. Every write takes the file's lock first
