@@ -16,7 +16,8 @@
 //! | `time`, `size`, `network`, `wire_job`, `wire_handler` | wire forms of the domain |
 //! | `add`, `add_text`, `add_binary`, `add_json` | adding jobs |
 //! | `fuzz` | rules for any request, for the fuzzer and the tests |
-//! | `jobs`, `log`, `handlers`, `types`, `pull`, `keys`, `secrets` | other routes, by resource |
+//! | `jobs`, `log`, `handlers`, `types`, `pull`, `keys` | other routes, by resource |
+//! | `secrets` | secrets of handlers: set, listed, removed |
 //! | `operate`, `seed` | routes for operators, and those of the original API |
 
 mod access;

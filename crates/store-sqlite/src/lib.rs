@@ -27,6 +27,7 @@
 //! | `waiting` | which types are open, in pages |
 //! | `type_row`, `handler`, `sysid`, `key` | types, handlers, daemons, API keys |
 //! | `audit` | the audit |
+//! | `secret` | secrets of handlers, sealed |
 //! | `error` | translates SQLite's error codes |
 //!
 //! Several daemons on one machine may open the same file. Every write takes the file's lock first

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use windlass_core::runner::{Batch, NotCompiled, Report, Reports, Stop};
+use windlass_core::secret::OpenSecrets;
 use windlass_core::{
     AttemptId, Handler, HandlerId, HandlerSpec, Invalid, JobId, Runner, Status, TypeKey,
 };
@@ -73,8 +74,8 @@ impl Runner for Watched {
         self.inner.compile(key, spec).await
     }
 
-    fn prepare(&self, handler: Arc<Handler>) {
-        self.inner.prepare(handler);
+    fn prepare(&self, handler: Arc<Handler>, secrets: Arc<OpenSecrets>) {
+        self.inner.prepare(handler, secrets);
     }
 
     fn batch_max(&self, handler: &Handler) -> u32 {

@@ -80,7 +80,7 @@ async fn start(
     let handler = Arc::new(Handler { id, key: key.clone(), created_at: Timestamp(0), spec });
     let (ended, mut reports) = mpsc::unbounded_channel();
     let began = Instant::now();
-    let batch = Batch { handler, jobs, pieces: Arc::new(NoPieces) };
+    let batch = Batch { handler, jobs, pieces: Arc::new(NoPieces), secrets: Arc::default() };
     runner.run(batch, Arc::new(Ends(ended))).await;
     let took = began.elapsed();
     let report: Report = reports.recv().await.context("the job did not end")?;

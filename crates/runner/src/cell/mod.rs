@@ -19,7 +19,7 @@
 //! | `watch` | carries out connections for the cell, if its network policy allows them |
 //! | `call`, `message` | the calls that are carried out, and those that send messages |
 //! | `address` | where a call leads, and whether it may |
-//! | `group`, `account` | the memory of all processes together: bounded by the kernel, or added up |
+//! | `group`, `account` | memory of all processes: bounded by the kernel, or added up |
 //! | `ports` | how many ports of the machine a cell takes |
 //! | `target` | the process that made a call: its memory and descriptors |
 //! | `sys` | system calls without a safe form |

@@ -46,8 +46,8 @@ impl Cells {
         Ok(Cells { program, lifeline, _end: end })
     }
 
-    /// Starts a cell and waits until its process runs, or until it waits for orders. Blocks for some
-    /// milliseconds. `dir` marks its processes, and standard input is a pipe or empty.
+    /// Starts a cell and waits until its process runs, or until it waits for orders. Blocks for
+    /// some milliseconds. `dir` marks its processes, and standard input is a pipe or empty.
     pub(crate) fn start(
         &self,
         plan: &Plan,
