@@ -173,9 +173,10 @@ mod tests {
     async fn tenants_take_turns() {
         let compilers = Arc::new(Compilers::default());
         let places = [compilers.place(&tenant("a")).await, compilers.place(&tenant("b")).await];
+        let tenants = ["c", "c", "d", "c", "d"].map(tenant);
         let mut turns = Vec::new();
-        for name in ["c", "c", "d", "c", "d"] {
-            let mut turn = Box::pin(compilers.place(&tenant(name)));
+        for tenant in &tenants {
+            let mut turn = Box::pin(compilers.place(tenant));
             assert!(turn.as_mut().now_or_never().is_none());
             turns.push(turn);
         }
