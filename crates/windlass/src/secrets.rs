@@ -207,7 +207,7 @@ mod tests {
         fs::create_dir(dir.path().join("dir.key")).unwrap();
         let directory = KeyFile::new(dir.path().join("dir.key"));
         assert!(unusable(&directory).contains("is not a file"));
-        fs::write(&file.path.with_extension("x"), "not a key").unwrap();
+        fs::write(file.path.with_extension("x"), "not a key").unwrap();
         let other = KeyFile::new(file.path.with_extension("x"));
         fs::set_permissions(&other.path, Permissions::from_mode(0o600)).unwrap();
         assert!(unusable(&other).contains("holds something else than keys"));

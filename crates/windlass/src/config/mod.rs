@@ -142,6 +142,20 @@ pub(crate) struct Http {
     pub(crate) metrics_allow: Vec<Network>,
 }
 
+impl Http {
+    fn of(of: &Resolved<'_>) -> Http {
+        Http {
+            body_bytes_max: of.whole("http.body_bytes_max"),
+            header_timeout: of.span("http.header_timeout"),
+            body_timeout: of.span("http.body_timeout"),
+            connections_max: of.whole("http.connections_max") as usize,
+            hosts: of.texts("http.hosts"),
+            origins: of.texts("http.origins"),
+            metrics_allow: of.networks("http.metrics_allow"),
+        }
+    }
+}
+
 /// The inputs of the process, gathered once so that everything below is a pure function.
 pub(crate) struct Inputs<'a> {
     /// Name of a key and the text of its flag.
@@ -251,15 +265,7 @@ impl Config {
             audit_retention: of.span("audit.retention"),
             journal_segment_bytes_max: of.whole("journal.segment_bytes_max"),
             stop_grace: of.span("stop_grace"),
-            http: Http {
-                body_bytes_max: of.whole("http.body_bytes_max"),
-                header_timeout: of.span("http.header_timeout"),
-                body_timeout: of.span("http.body_timeout"),
-                connections_max: of.whole("http.connections_max") as usize,
-                hosts: of.texts("http.hosts"),
-                origins: of.texts("http.origins"),
-                metrics_allow: of.networks("http.metrics_allow"),
-            },
+            http: Http::of(of),
         }
     }
 
