@@ -158,7 +158,7 @@ mod tests {
         }
         let refused = compilers.place(&mallory).await.err().expect("its queue is full");
         assert!(refused.0.contains("8 handlers of mallory"), "{refused:?}");
-        waiting.remove(3);
+        drop(waiting.remove(3));
         let mut last = Box::pin(compilers.place(&mallory));
         assert!(last.as_mut().now_or_never().is_none(), "there is room for it");
         waiting.push(last);
