@@ -14,9 +14,9 @@ use windlass_core::sync::lock;
 /// Handlers whose sources are compiled at the same time when they are set.
 const COMPILERS_MAX: usize = 2;
 /// Handlers of one tenant that may wait to be compiled.
-const TENANT_WAITING_MAX: usize = 8;
+const TENANT_WAITING_MAX: usize = 100;
 /// How long one may wait; clients do not wait much longer for an answer.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Grants places, in turn.
 #[derive(Default)]
@@ -157,7 +157,7 @@ mod tests {
             waiting.push(turn);
         }
         let refused = compilers.place(&mallory).await.err().expect("its queue is full");
-        assert!(refused.0.contains("8 handlers of mallory"), "{refused:?}");
+        assert!(refused.0.contains("100 handlers of mallory"), "{refused:?}");
         drop(waiting.remove(3));
         let mut last = Box::pin(compilers.place(&mallory));
         assert!(last.as_mut().now_or_never().is_none(), "there is room for it");
