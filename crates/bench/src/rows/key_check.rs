@@ -18,6 +18,7 @@ use crate::report::figure::{Figure, Outcome};
 use crate::scale::Scale;
 
 const KEYS: usize = 10_000;
+const TENANTS: usize = 100;
 const CHECKS: u32 = 200_000;
 const MICROS_MAX: f64 = 2.0;
 
@@ -44,9 +45,9 @@ async fn checks(dir: &Path) -> anyhow::Result<(f64, f64)> {
     let store = daemon::open_store(dir, &Arc::new(Metrics::default()))?;
     let mut right = None;
     let mut puts = Vec::with_capacity(KEYS);
-    for _ in 0..KEYS {
+    for number in 0..KEYS {
         let text = KeyText::random()?;
-        let tenant = Some(Tenant::new("acme")?);
+        let tenant = Some(Tenant::new(&format!("acme{}", number % TENANTS))?);
         let owner = Owner { role: Role::Producer, tenant, name: String::new() };
         let new = NewKey { id: text.id(), digest: text.digest(), owner, lifetime: None };
         puts.push(store.key_put(new));

@@ -116,7 +116,8 @@ async fn every_audited_route_writes_one_entry_with_its_fields() {
         assert_eq!(entry["key"], id_of(&admin), "{action}");
         assert_eq!(entry["address"], "127.0.0.1", "{action}");
         assert_eq!((&entry["count"], &entry["reason"]), (&json!(1), &Value::Null), "{action}");
-        let tenant = if action.starts_with("control") { Value::Null } else { json!("acme") };
+        let is_of_all = action.starts_with("control") || action == "secret_rekey";
+        let tenant = if is_of_all { Value::Null } else { json!("acme") };
         assert_eq!(entry["tenant"], tenant, "{action}");
         assert_eq!(entry["type"], json!(name), "{action}");
         let expected = match id {
