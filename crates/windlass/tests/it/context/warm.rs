@@ -296,8 +296,8 @@ in_every_language! {
               return ['data' => ['cwd' => getcwd(), 'home' => getenv('HOME'), 'found' => $found]];",
     } {
         let stage = t.stage();
-        stage.set("t", json!({"contexts": 1, "idle": "300ms"}));
-        stage.set("u", json!({"contexts": 1, "idle": "300ms"}));
+        stage.set("t", json!({"contexts": 1, "idle": "5s"}));
+        stage.set("u", json!({"contexts": 1, "idle": "5s"}));
         let (first, second) = (stage.data("t", "x"), stage.data("u", "x"));
         assert_eq!(first["cwd"], first["home"], "the directory is also HOME");
         // Both have the same name, and neither sees the other's file.

@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Cluster, Config, Daemon, Home, Tenant, text, until};
+use crate::harness::{Client, Cluster, Config, Daemon, Home, Tenant, text};
 
 fn key_file(home: &Home) -> PathBuf {
     home.data().join("secrets.key")
