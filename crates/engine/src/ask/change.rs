@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::store::{Changed, EndRequest, Requeue};
@@ -48,6 +49,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     // Attempts that are claimed later belong to a rerun requested after this, except the one that
     // the cancel returns.
     let attempts = shared.running.of_job(id);
+    let unanswered = shared.daemon.tokens.all_under_way();
     let before = changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
     event::cancelled(&before);
     for attempt in attempts.iter().map(RunningJob::attempt_id) {
@@ -65,10 +67,33 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
         }
         None => {}
     }
+    stop_unanswered(shared, tenant, id, &unanswered).await;
     shared.job_waiters.wake(&id);
     shared.ready.announce_room(&before.key);
     look_for_family(shared, &before);
     Ok(())
+}
+
+/// Stops attempts of a cancelled job whose claims were not answered yet. The cancel does not return
+/// them if the job was ended elsewhere and requested again since. One that was claimed after a later
+/// rerun is the job's own, and goes on.
+async fn stop_unanswered(shared: &Shared, tenant: &Tenant, id: JobId, claims: &[Token]) {
+    let entered = async {
+        for token in claims {
+            shared.daemon.tokens.until_entered(*token).await;
+        }
+    };
+    let _ = tokio::time::timeout(STOP_PATIENCE, entered).await;
+    let running = shared.running.of_job(id);
+    let mut late: Vec<AttemptId> = running.iter().map(RunningJob::attempt_id).collect();
+    late.retain(|attempt| claims.contains(&attempt.token));
+    if late.is_empty() {
+        return;
+    }
+    if let Ok(Some(typed)) = shared.store.job_typed(tenant, id).await {
+        late.retain(|attempt| typed.job.attempt_id() != Some(*attempt));
+        stop_ended(shared, &late, Stop::Cancelled).await;
+    }
 }
 
 /// Stops attempts whose jobs the store has just ended or given back. Our own claim of one may not

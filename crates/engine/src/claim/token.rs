@@ -90,6 +90,12 @@ impl Tokens {
         UnderWay { tokens: self, token }
     }
 
+    /// Claims that are not answered, or whose jobs are not in the running table yet. As many as
+    /// there are claims at once.
+    pub(crate) fn all_under_way(&self) -> Vec<Token> {
+        lock(&self.under_way).iter().copied().collect()
+    }
+
     pub(crate) fn is_under_way(&self, token: Token) -> bool {
         lock(&self.under_way).contains(&token)
     }
