@@ -8,7 +8,7 @@ use windlass_core::memory::MemoryStore;
 use windlass_core::retry::Verdict;
 use windlass_core::runner::Stop;
 use windlass_core::store::prelude::*;
-use windlass_core::store::{Durability, LeaseRef, List, Settled, Settlement};
+use windlass_core::store::{Changed, Durability, EndRequest, LeaseRef, List, Settled, Settlement};
 use windlass_core::time::SystemClock;
 use windlass_core::{AttemptId, Job, JobId, Log, State, Status, TypeKey, TypeSettings};
 use windlass_engine::Options;
@@ -212,6 +212,36 @@ async fn a_job_that_is_cancelled_while_its_claim_is_answered_does_not_run_on() {
         (job.state == State::Cancelled).then_some(())
     };
     while cancelled().await.is_none() {
+        pause().await;
+    }
+    store.hold_answers(false);
+    in_time("the cancel is answered", cancelling).await.unwrap().unwrap();
+    assert!(daemon.runner.stopped().contains(&(id, Stop::Cancelled)), "before the answer");
+    assert_eq!(daemon.runner.attempts(id), []);
+}
+
+/// Another daemon has cancelled it meanwhile, and it was requested again: the cancel finds it queued.
+#[tokio::test]
+async fn a_job_that_was_requested_again_while_its_claim_is_answered_can_be_cancelled() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), without_beats).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    store.hold_answers(true);
+    let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+    eventually("it is claimed", || store.is_answer_held().then_some(())).await;
+    let end = EndRequest { tenant: t.tenant.clone(), id, keep: Duration::from_secs(3600) };
+    assert!(matches!(store.job_cancel(end).await.unwrap(), Changed::Done(_)));
+    assert!(matches!(store.job_rerun(&t.tenant, id).await.unwrap(), Changed::Done(_)));
+    let cancelling = tokio::spawn({
+        let (engine, tenant) = (daemon.engine.clone(), t.tenant.clone());
+        async move { engine.job_cancel(&tenant, id).await }
+    });
+    let is_cancelled = async || {
+        let job = daemon.engine.job(&t.tenant, id).await.unwrap().job;
+        job.state == State::Cancelled
+    };
+    while !is_cancelled().await {
         pause().await;
     }
     store.hold_answers(false);
