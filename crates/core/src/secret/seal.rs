@@ -171,7 +171,7 @@ impl KeyRing {
 
 const HEADING: &str = "\
 # The keys that encrypt the secrets of Windlass; the last one is in force.
-# Whoever has this file and the store can read all secrets. Without it nobody can.
+# Anyone with this file and the store can read all secrets; without it, no one can.
 ";
 
 impl fmt::Debug for KeyRing {
