@@ -75,8 +75,8 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
 }
 
 /// Stops attempts of a cancelled job whose claims were not answered yet. The cancel does not return
-/// them if the job was ended elsewhere and requested again since. One that was claimed after a later
-/// rerun is the job's own, and goes on.
+/// them if the job was ended elsewhere and requested again since. One that was claimed after a
+/// later rerun is the job's own, and goes on.
 async fn stop_unanswered(shared: &Shared, tenant: &Tenant, id: JobId, claims: &[Token]) {
     let entered = async {
         for token in claims {

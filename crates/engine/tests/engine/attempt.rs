@@ -220,7 +220,8 @@ async fn a_job_that_is_cancelled_while_its_claim_is_answered_does_not_run_on() {
     assert_eq!(daemon.runner.attempts(id), []);
 }
 
-/// Another daemon has cancelled it meanwhile, and it was requested again: the cancel finds it queued.
+/// Another daemon has cancelled it meanwhile, and it was requested again: the cancel finds it
+/// queued.
 #[tokio::test]
 async fn a_job_that_was_requested_again_while_its_claim_is_answered_can_be_cancelled() {
     let store = Arc::new(MemoryStore::default());
