@@ -28,7 +28,7 @@ impl Room {
 }
 
 /// An idle connection would take the place of another client, so it is closed after the answer. The
-/// client is told not to come back at once.
+/// answer asks the client to retry later.
 pub(crate) fn and_leave(mut answer: Response) -> Response {
     let headers = answer.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

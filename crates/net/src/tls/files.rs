@@ -17,7 +17,7 @@ use rustls::{Error, RootCertStore, ServerConfig};
 use super::Loaded;
 use super::validity::{self, Validity};
 
-/// A larger file holds no certificates that anybody uses.
+/// Largest file that is read; certificate chains in use are far smaller.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// The right of everybody to read a file.
 const EVERYBODY_READS: u32 = 0o004;

@@ -104,7 +104,7 @@ pub(super) fn watched() -> Vec<sock_filter> {
 }
 
 /// For the handler: what it never needs. `has_room` tells that it has namespaces of its own, in
-/// which shared memory and message queues reach nobody else; `without_shared_memory` refuses memory
+/// which shared memory and message queues are private; `without_shared_memory` refuses memory
 /// that no process has to show.
 pub(super) fn needless(has_room: bool, without_shared_memory: bool) -> Vec<sock_filter> {
     let no = refuse(libc::EPERM);
@@ -197,7 +197,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_vhangup,
 ];
 
-/// Calls that may change the caller, named by 0, but nobody else.
+/// Calls that are allowed on the caller itself (process 0), and refused on others.
 const OF_OTHERS: &[c_long] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,

@@ -9,7 +9,7 @@
 //! ```
 //! | module | owns |
 //! |---|---|
-//! | `plan` | what a cell is told |
+//! | `plan` | the plan of a cell, which the daemon makes |
 //! | `start` | the daemon's side: starts a cell and learns whether its process runs |
 //! | `outer` | the outer process: from the namespaces to the end |
 //! | `init` | the first process inside, and the last steps before the handler's program |

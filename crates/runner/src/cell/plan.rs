@@ -1,4 +1,4 @@
-//! What a cell is told: everything about one process, decided by the daemon.
+//! The plan of a cell: everything about one process, decided by the daemon.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -65,7 +65,7 @@ pub(crate) struct Room {
 pub(crate) enum User {
     /// A user namespace in which the daemon's own user is called nobody.
     Nobody,
-    /// A user that nobody else is. Only root can do that.
+    /// A user made from the name of the tenant. Only root can do that.
     Number(u32),
 }
 

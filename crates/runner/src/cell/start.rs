@@ -104,7 +104,7 @@ pub(crate) fn start_next(main: &Main, env: &Variables) -> Result<Streams, NoCell
     order::give(control, env)
 }
 
-/// Waits until a process runs, or until it is told why not. The words are ours: nothing of the
+/// Waits until a process runs, or for the reason why it does not. That text is ours: nothing of the
 /// handler has run then.
 pub(super) fn read_report(report: OwnedFd) -> Result<(), NoCell> {
     let told = order::read_to_end(report).map_err(NoCell::Other)?;

@@ -16,7 +16,7 @@ use super::sys::notify;
 pub(super) struct Target {
     thread: i32,
     process: OwnedFd,
-    /// Its memory: of this process for good, whoever has its number later.
+    /// Its memory: of this process for good, even if its number is reused.
     memory: File,
     /// Shows whether the call still waits.
     listener: Arc<OwnedFd>,

@@ -113,7 +113,7 @@ impl Groups {
         Ok(group)
     }
 
-    /// What a cell is told about its group.
+    /// The part of a cell's plan about its group.
     pub(crate) fn describe(&self, group: &Group) -> CellGroup {
         CellGroup { version: self.version, dirs: group.dirs.clone() }
     }

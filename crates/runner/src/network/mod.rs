@@ -9,8 +9,8 @@
 //! | `machine` | the addresses and name servers of this machine |
 //! | `route` | where the kernel sends packets |
 //!
-//! A `Policy` decides by the address that is really connected to, never by a name: whoever resolves
-//! a name may be told another address the next time. It allows public addresses and what the
+//! A `Policy` decides by the address that is really connected to, never by a name: a
+//! name may resolve to another address the next time. It allows public addresses and what the
 //! operator lists in `isolation.network.allow`; `options.network` of a handler can only narrow
 //! that. Ports of the daemon itself are open only to an entry that names the port.
 //!

@@ -1,5 +1,5 @@
 //! The addresses of names in lists of destinations. The daemon looks them up, from time to time:
-//! what a handler is told about a name opens nothing.
+//! a handler that resolves a name differently gains nothing.
 
 use std::collections::HashMap;
 use std::io;
