@@ -423,11 +423,11 @@ class Batch {
     }
     const { handler } = this;
     const entry = this.jobs[place];
-    const work = new JobWork(this, place);
+    const work = new JobWork(this, place, entry.nonce);
     if (work.since >= this.lookAt) {
       this.lookAt = work.since + LOOK_MS;
       if (isHalted()) {
-        send('{"kind":"halted","job":' + place + '}');
+        send('{"kind":"halted","nonce":"' + entry.nonce + '"}');
         this.end();
         return;
       }
@@ -462,9 +462,10 @@ class Batch {
 }
 
 class JobWork {
-  constructor(batch, place) {
+  constructor(batch, place, nonce) {
     this.batch = batch;
     this.place = place;
+    this.nonce = nonce;
     this.since = now(); // After the last answer was written: Windlass counts on that.
   }
   ended(us, failed, value) {
@@ -475,7 +476,7 @@ class JobWork {
       mark(1);
       mark(2);
     }
-    send('{"kind":"end","job":' + this.place + ',' + how + ',"us":' + us + '}');
+    send('{"kind":"end","nonce":"' + this.nonce + '",' + how + ',"us":' + us + '}');
     this.batch.next(this.place + 1);
   }
 }
@@ -509,7 +510,8 @@ function emit(work, type, value, options) {
     payload = '"payload":' + stringify(isText ? value : json(value));
   }
   const more = options === undefined || options === null ? '' : ',"options":' + json(options);
-  const frame = '{"kind":"emit","type":' + stringify(type) + ',' + payload + more + '}';
+  const head = '{"kind":"emit","nonce":"' + work.nonce + '","type":' + stringify(type) + ',';
+  const frame = head + payload + more + '}';
   if (byteLength(frame) > FRAME_BYTES_MAX) throw new RangeError('emit: the payload is too large');
   send(frame);
 }
@@ -521,7 +523,7 @@ function progress(work, percent, message) {
   }
   const has = message !== undefined && message !== null;
   const more = has ? ',"message":' + quote(piece(`${message}`, 0)) : '';
-  send('{"kind":"progress","percent":' + percent + more + '}');
+  send('{"kind":"progress","nonce":"' + work.nonce + '","percent":' + percent + more + '}');
 }
 
 // --- What handlers may have changed globally -----------------------------------------------------

@@ -131,6 +131,8 @@ final class WindlassContext
     /** The field being compiled, and its source. */
     private static ?array $loading = null;
     private static ?WindlassJob $running = null;
+    /** What Windlass knows the answers of the running job by. */
+    private static string $nonce = '';
     private static ?string $mark = null;
     private static int $resultBytesMax = 0;
     private static array $handlers = [];
@@ -499,13 +501,14 @@ final class WindlassContext
         }
         self::send('{"kind":"begun","us":' . $us . '}');
         $lookAt = 0;
-        foreach ($request['jobs'] as $place => $entry) {
+        foreach ($request['jobs'] as $entry) {
+            $nonce = $entry['nonce'];
             // The clock is read after the last answer was written: Windlass relies on that.
             $started = hrtime(true);
             if ($started >= $lookAt) {
                 $lookAt = $started + self::LOOK_NS;
                 if (self::isHalted()) {
-                    self::send('{"kind":"halted","job":' . $place . '}');
+                    self::send('{"kind":"halted","nonce":"' . $nonce . '"}');
                     break;
                 }
             }
@@ -517,6 +520,7 @@ final class WindlassContext
                 self::emit($job, $type, $payload, $options);
             };
             self::$running = $job;
+            self::$nonce = $nonce;
             try {
                 $value = $body($entry['payload'] ?? self::payload($entry), $job, $ctx, $emit);
                 $us = intdiv(hrtime(true) - $started, 1000);
@@ -534,7 +538,7 @@ final class WindlassContext
                 self::writeWhole(self::$descriptors[1], self::$mark, self::TRIES_MAX);
                 self::writeWhole(self::$descriptors[2], self::$mark, self::TRIES_MAX);
             }
-            self::send('{"kind":"end","job":' . $place . ',' . $how . ',"us":' . $us . '}');
+            self::send('{"kind":"end","nonce":"' . $nonce . '",' . $how . ',"us":' . $us . '}');
             unset($value);
         }
         $us = 0;
@@ -569,7 +573,7 @@ final class WindlassContext
         if (!is_string($type) || $type === '') {
             throw new TypeError('emit: the type must be a text that is not empty');
         }
-        $frame = ['kind' => 'emit', 'type' => $type];
+        $frame = ['kind' => 'emit', 'nonce' => self::$nonce, 'type' => $type];
         if (!is_string($payload)) {
             $frame['payload'] = json_encode($payload, self::STRICT);
         } elseif (preg_match('//u', $payload)) {
@@ -599,7 +603,8 @@ final class WindlassContext
             throw new ValueError('progress: the percentage must be a number from 0 to 100');
         }
         $more = $message === null ? '' : ',"message":' . self::quote((string) $message);
-        self::send('{"kind":"progress","percent":' . json_encode($percent) . $more . '}');
+        $head = '{"kind":"progress","nonce":"' . self::$nonce . '","percent":';
+        self::send($head . json_encode($percent) . $more . '}');
     }
 
     // --- What handlers may have changed globally -------------------------------------------------

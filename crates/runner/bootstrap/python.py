@@ -99,6 +99,7 @@ codecs.register_error("windlass", replace_half)
 class State:
     busy = False  # From a request to its last answer. Otherwise nobody expects frames.
     running = None  # The job that runs now.
+    nonce = None  # What Windlass knows its answers by.
     result_bytes_max = 0
     mark = None
 
@@ -402,7 +403,7 @@ class Job(Namespace):
         if not is_number or not 0 <= percent <= 100:
             raise ValueError("progress: the percentage must be a number from 0 to 100")
         more = "" if message is None else f',"message":{quote(str(message)[:TEXT_CHARS_MAX])}'
-        send(f'{{"kind":"progress","percent":{percent}{more}}}')
+        send(f'{{"kind":"progress","nonce":"{State.nonce}","percent":{percent}{more}}}')
 
 
 def emit_of(job):
@@ -419,7 +420,7 @@ def emit_of(job):
             member = f'"payload":{quote(payload if isinstance(payload, str) else to_json(payload))}'
         options = {**(options or {}), **more}
         rest = f',"options":{to_json(options)}' if options else ""
-        frame = f'{{"kind":"emit","type":{quote(type)},{member}{rest}}}'
+        frame = f'{{"kind":"emit","nonce":"{State.nonce}","type":{quote(type)},{member}{rest}}}'
         if len(frame.encode()) > FRAME_BYTES_MAX:  # Refuses half a pair of surrogates, too.
             raise ValueError("emit: the payload is too large")
         send(frame)
@@ -450,16 +451,17 @@ def run(request):
     send(f'{{"kind":"begun","us":{us}}}')
     body, ctx, marks = handler.body, handler.ctx, request["mark"]
     look_at = 0
-    for place, entry in enumerate(request["jobs"]):
+    for entry in request["jobs"]:
+        nonce = entry["nonce"]
         # The clock is read after the last answer was written: Windlass relies on that.
         started = now()
         if started >= look_at:
             look_at = started + LOOK_NS
             if pread(5, 1, 0) == b"1":
-                send(f'{{"kind":"halted","job":{place}}}')
+                send(f'{{"kind":"halted","nonce":"{nonce}"}}')
                 break
         job = Job(handler, entry)
-        State.running = job
+        State.running, State.nonce = job, nonce
         try:
             value = body(payload_of(entry), job, ctx, emit_of(job))
             us = (now() - started) // 1000
@@ -473,7 +475,7 @@ def run(request):
         if marks:
             mark(1)
             mark(2)
-        send(f'{{"kind":"end","job":{place},{how},"us":{us}}}')
+        send(f'{{"kind":"end","nonce":"{nonce}",{how},"us":{us}}}')
     us, problem = stage(handler.afterEach, handler.ctx)
     if problem is not None:
         return failed("afterEach", problem)

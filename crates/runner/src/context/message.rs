@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::nonce::Nonce;
+
 pub(super) const PROTOCOL: u32 = 1;
 
 #[derive(Serialize)]
@@ -32,6 +34,8 @@ pub(super) struct Load<'a> {
 #[derive(Serialize)]
 pub(super) struct RunJob<'a> {
     pub(super) id: String,
+    /// Repeated by the bootstrap wherever it speaks for this job.
+    pub(super) nonce: Nonce,
     pub(super) attempt: u32,
     pub(super) priority: u16,
     pub(super) created_at: String,
@@ -73,7 +77,8 @@ pub(super) struct ContextAnswer<'a> {
     #[serde(borrow)]
     pub(super) options: Option<&'a RawValue>,
     pub(super) percent: Option<f64>,
-    pub(super) job: Option<usize>,
+    #[serde(borrow)]
+    pub(super) nonce: Option<Cow<'a, str>>,
     pub(super) status: Option<i64>,
     /// `null` is also a result.
     #[serde(borrow, default, deserialize_with = "present")]
@@ -149,14 +154,14 @@ mod tests {
     #[test]
     fn a_result_of_null_is_told_from_none() {
         let data = |text: &'static str| ContextAnswer::parse(text.as_bytes()).unwrap().data;
-        assert!(data(r#"{"kind":"end","job":0,"status":200}"#).is_none());
+        assert!(data(r#"{"kind":"end","status":200}"#).is_none());
         assert_eq!(data(r#"{"kind":"end","data":null}"#).unwrap().get(), "null");
         assert_eq!(data(r#"{"kind":"end","data":1.50}"#).unwrap().get(), "1.50");
     }
 
     #[test]
     fn what_is_no_answer_is_told() {
-        for text in ["", "[]", "{}", r#"{"kind":"other"}"#, r#"{"kind":"end","job":-1}"#, "{\"k"] {
+        for text in ["", "[]", "{}", r#"{"kind":"other"}"#, r#"{"kind":"end","us":-1}"#, "{\"k"] {
             assert!(ContextAnswer::parse(text.as_bytes()).is_none(), "{text}");
         }
     }
@@ -180,6 +185,7 @@ mod tests {
         let payload = RunPayload::Text { payload: "x" };
         let job = RunJob {
             id: "7".into(),
+            nonce: Nonce::of(&[7; 8]),
             attempt: 1,
             priority: 500,
             created_at: "now".into(),
@@ -187,8 +193,9 @@ mod tests {
             payload,
         };
         let text = serde_json::to_string(&Request::Run { handler: 1, mark: true, jobs: vec![job] });
-        let start = r#"{"kind":"run","handler":1,"mark":true,"jobs":[{"id":"7","attempt":1,"#;
+        let start = r#"{"kind":"run","handler":1,"mark":true,"jobs":[{"id":"7","#;
+        let nonce = r#""nonce":"0707070707070707","attempt":1,"#;
         let end = r#""priority":500,"created_at":"now","payload":"x"}]}"#;
-        assert_eq!(text.unwrap(), format!("{start}{end}"));
+        assert_eq!(text.unwrap(), format!("{start}{nonce}{end}"));
     }
 }

@@ -25,6 +25,7 @@ pub mod fuzz;
 mod halt;
 pub(crate) mod language;
 mod message;
+mod nonce;
 mod pace;
 mod pool;
 mod process;
@@ -208,7 +209,7 @@ impl Contexts {
                 has_after_each: handler.spec.after_each.is_some(),
             };
             let (begun, given) = (Instant::now(), flights.len());
-            let turn = Turn::new(&mut context, parameters, flights, marked);
+            let turn = Turn::new(&mut context, parameters, flights, request.nonces, marked);
             let not_started;
             (after, not_started) = turn.run().await;
             let ran = given - not_started.len();

@@ -17,6 +17,7 @@ use windlass_core::{AttemptId, Payload};
 
 use super::frame::encode;
 use super::message::{Request, RunJob, RunPayload};
+use super::nonce::Nonce;
 use crate::payload::PayloadReader;
 use crate::scratch::FILE_MODE;
 
@@ -26,6 +27,8 @@ const PAYLOAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The jobs of one request.
 pub(super) struct BatchRequest {
     pub(super) assignments: Vec<Assignment>,
+    /// One for each assignment.
+    pub(super) nonces: Vec<Nonce>,
     pub(super) frame: Vec<u8>,
     /// Large payloads, to be removed after the request.
     pub(super) files: Vec<PathBuf>,
@@ -73,18 +76,28 @@ impl BatchRequest {
                 Err(reason) => unreadable.push((assignment.id, reason)),
             }
         }
-        let jobs = taken.iter().map(|(assignment, spilled)| run_job(assignment, spilled.as_ref()));
+        let nonces = Nonce::several(taken.len()).unwrap_or_else(|error| {
+            let reason = format!("no random bytes: {error}");
+            unreadable.extend(taken.drain(..).map(|(job, _)| (job.id, reason.clone())));
+            Vec::new()
+        });
+        let jobs = taken.iter().zip(&nonces);
+        let jobs = jobs.map(|((job, spilled), nonce)| run_job(job, *nonce, spilled.as_ref()));
         let request = Request::Run { handler, mark, jobs: jobs.collect() };
         // Payloads are bounded above, and escaping makes them at most six times longer.
         let frame = encode(&request).unwrap_or_default();
         let files = taken.iter().filter_map(|(_, spilled)| Some(spilled.as_ref()?.path.clone()));
         let files = files.collect();
         let assignments = taken.into_iter().map(|(assignment, _)| assignment).collect();
-        BatchRequest { assignments, frame, files, unreadable }
+        BatchRequest { assignments, nonces, frame, files, unreadable }
     }
 }
 
-fn run_job<'a>(assignment: &'a Assignment, spilled: Option<&'a PayloadFile>) -> RunJob<'a> {
+fn run_job<'a>(
+    assignment: &'a Assignment,
+    nonce: Nonce,
+    spilled: Option<&'a PayloadFile>,
+) -> RunJob<'a> {
     let payload = match (&assignment.payload, spilled) {
         (_, Some(PayloadFile { seen_as, is_text, .. })) => {
             RunPayload::File { payload_file: seen_as, payload_text: *is_text }
@@ -98,6 +111,7 @@ fn run_job<'a>(assignment: &'a Assignment, spilled: Option<&'a PayloadFile>) -> 
     let job = &assignment.job;
     RunJob {
         id: job.id.to_string(),
+        nonce,
         attempt: job.attempt,
         priority: job.priority.get(),
         created_at: format_time(job.created_at),

@@ -63,6 +63,8 @@ pub(crate) struct Context {
     child: Tied,
     requests: Option<ChildStdin>,
     answers: Option<Receiver<Vec<u8>>>,
+    /// The first job of the batch without an `end`.
+    place: usize,
     dir: TempDir,
 }
 
@@ -107,7 +109,7 @@ impl Context {
             }
         });
         let requests = child.stdin.take();
-        Context { child, requests, answers: Some(answers), dir }
+        Context { child, requests, answers: Some(answers), place: 0, dir }
     }
 
     pub(crate) fn greeted(lang: Lang) -> Context {
@@ -144,7 +146,8 @@ impl Context {
         let _ = self.requests.as_mut().unwrap().write_all(bytes);
     }
 
-    /// The next answer, or nothing if the context has ended. Times are checked and left out.
+    /// The next answer, or nothing if the context has ended. Times are checked and left out, and so
+    /// is the nonce, which is always that of the job that runs: `end` and `halted` get its place.
     pub(crate) fn answer(&mut self) -> Option<Value> {
         let bytes = match self.answers.as_ref().unwrap().recv_timeout(PATIENCE) {
             Ok(bytes) => bytes,
@@ -157,6 +160,16 @@ impl Context {
         let us = members.remove("us");
         let has_us = ["loaded", "begun", "end", "done"].contains(&kind.as_str());
         assert_eq!(us.is_some_and(|us| us.is_u64()), has_us, "{members:?}");
+        if kind == "begun" {
+            self.place = 0;
+        }
+        let nonce = members.remove("nonce");
+        let speaks_for_job = ["emit", "progress", "end", "halted"].contains(&kind.as_str());
+        assert_eq!(nonce, speaks_for_job.then(|| json!(nonce_of(self.place))), "{members:?}");
+        if kind == "end" || kind == "halted" {
+            members.insert("job".into(), json!(self.place));
+            self.place += 1;
+        }
         Some(value)
     }
 
@@ -283,6 +296,7 @@ pub(crate) fn load(members: &Value) -> Value {
 pub(crate) fn run(handler: u32, mark: bool, payloads: impl Iterator<Item = Value>) -> Value {
     let job = |(place, mut job): (usize, Value)| {
         job["id"] = json!(place.to_string());
+        job["nonce"] = json!(nonce_of(place));
         job["attempt"] = json!(1);
         job["priority"] = json!(500);
         job["created_at"] = json!("2026-11-15T22:23:32.000Z");
@@ -290,6 +304,10 @@ pub(crate) fn run(handler: u32, mark: bool, payloads: impl Iterator<Item = Value
     };
     let jobs: Vec<Value> = payloads.enumerate().map(job).collect();
     json!({"kind": "run", "handler": handler, "mark": mark, "jobs": jobs})
+}
+
+pub(crate) fn nonce_of(place: usize) -> String {
+    format!("{:016x}", 0xfeed_0000 + place)
 }
 
 pub(crate) fn frame(json: &[u8]) -> Vec<u8> {

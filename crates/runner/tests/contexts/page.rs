@@ -20,7 +20,11 @@ fn the_example_of_the_page_is_true() {
             requests += 1;
             continue;
         }
-        value.as_object_mut().unwrap().remove("us");
+        let members = value.as_object_mut().unwrap();
+        members.remove("us");
+        if members.remove("nonce").is_some() {
+            members.insert("job".into(), 0.into()); // Whose nonce it is, the harness has checked.
+        }
         let mut answer = context.answer().unwrap();
         if answer["kind"] == "ready" {
             answer["language"] = value["language"].clone(); // Of whoever runs the test.

@@ -13,6 +13,7 @@ mod close;
 mod command;
 mod confine;
 mod context;
+mod context_forge;
 mod context_held;
 mod context_slots;
 mod end;

@@ -29,6 +29,7 @@ use windlass_core::{AttemptId, Clock};
 use self::held::HeldBytes;
 use crate::context::flight::Flight;
 use crate::context::message::{ContextAnswer, Kind};
+use crate::context::nonce::Nonce;
 use crate::context::process::ContextEvent;
 use crate::context::start::Context;
 use crate::mask::Mask;
@@ -75,6 +76,7 @@ pub(super) struct Turn<'a> {
     context: &'a mut Context,
     parameters: TurnParameters<'a>,
     ids: Vec<AttemptId>,
+    nonces: Vec<Nonce>,
     /// Absent once the job has been reported.
     flights: Vec<Option<Flight>>,
     phase: Phase,
@@ -123,6 +125,7 @@ impl<'a> Turn<'a> {
         context: &'a mut Context,
         parameters: TurnParameters<'a>,
         flights: Vec<Flight>,
+        nonces: Vec<Nonce>,
         marked: bool,
     ) -> Turn<'a> {
         let now = Instant::now();
@@ -132,6 +135,7 @@ impl<'a> Turn<'a> {
             scripts: parameters.start_time,
             parameters,
             ids: flights.iter().map(|flight| flight.assignment.id).collect(),
+            nonces,
             last_timeout: flights.last().map_or(Duration::ZERO, |job| job.assignment.timeout),
             last: flights.len(),
             held: HeldBytes::of(&flights),
@@ -205,6 +209,12 @@ impl<'a> Turn<'a> {
         flight.map(|flight| self.held.change(flight, change)).is_some()
     }
 
+    /// Whether the bootstrap speaks for the first job without an `end`: only it knows the nonce.
+    fn is_of_current(&self, answer: &ContextAnswer<'_>) -> bool {
+        let nonce = self.nonces.get(self.at).map(Nonce::as_str);
+        nonce.is_some() && answer.nonce.as_deref() == nonce
+    }
+
     /// Handles what has been read already. False if any of it is invalid.
     async fn handle_buffered(&mut self) -> bool {
         while self.phase != Phase::Over {
@@ -231,18 +241,18 @@ impl<'a> Turn<'a> {
                 self.phase = Phase::Jobs;
                 self.start_next().await;
             }
-            (Kind::Emit, Phase::Jobs) => {
+            (Kind::Emit, Phase::Jobs) if self.is_of_current(answer) => {
                 let now = self.parameters.clock.now();
                 self.change_current(|flight| flight.emit(answer, now));
             }
-            (Kind::Progress, Phase::Jobs) => {
+            (Kind::Progress, Phase::Jobs) if self.is_of_current(answer) => {
                 self.announce().await;
                 let message = answer.message.as_deref().unwrap_or_default();
                 let message = self.parameters.mask.text(message).into_owned();
                 let percent = answer.percent.unwrap_or_default();
                 self.parameters.reports.progress(self.current_id(), percent, message).await;
             }
-            (Kind::End, Phase::Jobs) if answer.job == Some(self.at) && self.at <= self.last => {
+            (Kind::End, Phase::Jobs) if self.is_of_current(answer) && self.at <= self.last => {
                 self.announce().await;
                 // A job that was stopped before it began cannot end.
                 if !self.change_current(|flight| flight.end(answer)) {
@@ -255,7 +265,7 @@ impl<'a> Turn<'a> {
                     self.start_next().await;
                 }
             }
-            (Kind::Halted, Phase::Jobs) if self.halted && answer.job == Some(self.at) => {
+            (Kind::Halted, Phase::Jobs) if self.halted && self.is_of_current(answer) => {
                 self.await_after_each();
             }
             (Kind::Done, Phase::AfterEach) => {
