@@ -27,6 +27,7 @@ use windlass_engine::api::{Caller, KeyRefusal};
 use crate::door::Door;
 use crate::error::Failure;
 use crate::path;
+use crate::presence::Presence;
 use crate::record::{self, Record};
 
 const SCHEME: &str = "bearer ";
@@ -91,7 +92,12 @@ async fn admit(State(gate): State<Gate>, mut request: Request, next: Next) -> Re
     let caller = match door.access {
         Access::Everybody => None,
         Access::Keys => match gate.check(&request) {
-            Ok(caller) => Some(caller),
+            Ok(caller) => {
+                if let Some(presence) = request.extensions().get::<Presence>() {
+                    presence.admit();
+                }
+                Some(caller)
+            }
             Err(Refused { failure, reason, caller }) => {
                 record.refused(door, caller.as_ref(), &request, (reason, &failure));
                 return failure.into_response();

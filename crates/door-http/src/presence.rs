@@ -16,7 +16,7 @@ use axum::http::request::Parts;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-use windlass_net::OnEnd;
+use windlass_net::{Guest, OnEnd};
 
 /// How long a request in progress continues after its client has stopped sending.
 const AFTER_END_MAX: Duration = Duration::from_secs(5);
@@ -29,14 +29,24 @@ pub(crate) struct Presence(Arc<ClientState>);
 struct ClientState {
     /// Of the client, if it is known.
     address: Option<IpAddr>,
+    /// Absent only in tests.
+    guest: Option<Arc<Guest>>,
     /// The number of requests in progress; with HTTP/1 at most one.
     under_way: AtomicUsize,
     ended: CancellationToken,
 }
 
 impl Presence {
-    pub(crate) fn of(address: Option<IpAddr>) -> Presence {
-        Presence(Arc::new(ClientState { address, ..ClientState::default() }))
+    pub(crate) fn of(address: Option<IpAddr>, guest: Arc<Guest>) -> Presence {
+        let guest = Some(guest);
+        Presence(Arc::new(ClientState { address, guest, ..ClientState::default() }))
+    }
+
+    /// The client may come in: its connection is not cut off to make room for others.
+    pub(crate) fn admit(&self) {
+        if let Some(guest) = &self.0.guest {
+            guest.admit();
+        }
     }
 
     pub(crate) fn address(&self) -> Option<IpAddr> {

@@ -15,12 +15,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use windlass_engine::Engine;
-use windlass_net::tls::{self, Accepted, Handshakes, Tls};
-use windlass_net::{Stream, http, http2};
+use windlass_net::tls::{self, Accepted, Tls};
+use windlass_net::{Guest, Stream, http, http2};
 
-use crate::Options;
 use crate::error::Failure;
 use crate::presence::Presence;
+use crate::{Access, Options};
 
 /// Serves until `shutdown` is cancelled, then answers the requests in progress. Returns when all
 /// connections have ended; those that do not are cut off after a grace period.
@@ -42,8 +42,8 @@ async fn serve_router(
     shutdown: CancellationToken,
 ) {
     let server = Arc::new(Server::new(router, options));
-    windlass_net::serve(listener, options.connections_max, shutdown, |stream, closing| {
-        server.clone().talk(stream, closing)
+    windlass_net::serve(listener, options.connections_max, shutdown, |stream, guest, closing| {
+        server.clone().talk(stream, guest, closing)
     })
     .await;
 }
@@ -53,7 +53,10 @@ struct Server {
     router: Router,
     http1: http1::Builder,
     http2: http2::Protocol,
-    tls: Option<(Arc<Tls>, Handshakes)>,
+    tls: Option<Arc<Tls>>,
+    /// How long a handshake may take.
+    shake_time_max: Duration,
+    access: Access,
     /// How long a client may read nothing of an answer.
     read_wait_max: Duration,
     /// The answer to plain HTTP where TLS is spoken.
@@ -65,30 +68,44 @@ impl Server {
         let (head_time_max, read_wait_max) = (options.header_timeout, options.body_timeout);
         let requests_max = options.connections_max;
         let limits = http2::Limits { idle_time_max: head_time_max, read_wait_max, requests_max };
-        let handshakes = || Handshakes::new(options.connections_max, head_time_max);
         Server {
             router,
             http1: http::protocol(head_time_max),
             http2: http2::Protocol::new(limits),
-            tls: options.tls.clone().map(|tls| (tls, handshakes())),
+            tls: options.tls.clone(),
+            shake_time_max: head_time_max,
+            access: options.access,
             read_wait_max,
             wants_tls: Failure::wants_tls().json(),
         }
     }
 
-    /// Answers the requests of one connection.
-    async fn talk(self: Arc<Self>, stream: TcpStream, closing: CancellationToken) {
-        let presence = Presence::of(stream.peer_addr().ok().map(|address| address.ip()));
-        let Some((tls, handshakes)) = &self.tls else {
+    /// Answers the requests of one connection. Where there are keys, the first valid one admits its
+    /// client (`access`); elsewhere its handshake does.
+    async fn talk(
+        self: Arc<Self>,
+        stream: TcpStream,
+        guest: Arc<Guest>,
+        closing: CancellationToken,
+    ) {
+        let address = stream.peer_addr().ok().map(|address| address.ip());
+        let presence = Presence::of(address, guest);
+        let admit = || match self.access {
+            Access::Everybody => presence.admit(),
+            Access::Keys => {}
+        };
+        let Some(tls) = &self.tls else {
+            admit();
             let stream = Stream::with_on_end(stream, self.read_wait_max, presence.watch());
             return http::converse(self.http1.clone(), stream, self.service(presence), closing)
                 .await;
         };
-        let stream = match handshakes.accept(tls, stream, &closing).await {
+        let stream = match tls.accept(stream, self.shake_time_max, &closing).await {
             Accepted::Tls(stream) => stream,
             Accepted::Plain(stream) => return tls::refuse_plain(stream, &self.wants_tls).await,
             Accepted::Ended => return,
         };
+        admit();
         let is_http2 = tls::is_http2(&stream);
         let stream = Stream::with_on_end(stream, self.read_wait_max, presence.watch());
         let service = self.service(presence);

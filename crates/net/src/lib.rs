@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `accept` | accepting connections, also when file descriptors run out |
 //! | `connections` | the open connections, and how they end |
+//! | `guest` | which connection makes room when there is none |
 //! | `serve` | the accept loop with its bound |
 //! | `stream`, `tcp` | writing to a client that may not read, and closing in order |
 //! | `memory` | the memory bound for large messages of all connections |
@@ -17,6 +18,7 @@
 mod accept;
 mod body;
 mod connections;
+mod guest;
 pub mod http;
 pub mod http2;
 mod memory;
@@ -31,6 +33,7 @@ pub mod tls;
 pub use accept::accept;
 pub use body::{BodyError, BodyReader, SMALL_BYTES_MAX};
 pub use connections::{CLOSE_GRACE, Connections};
+pub use guest::Guest;
 pub use memory::{Memory, Share};
 pub use network::Network;
 pub use serve::serve;

@@ -15,6 +15,9 @@ use windlass_runner::{Bounds, IsolationOptions, Level, LocalRunner, Options};
 use crate::engine::daemon;
 use crate::engine::noop::BATCH_JOBS;
 
+/// Interpreters of the system: version managers put scripts in front of theirs, whose start would be
+/// measured, too.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// As in the daemon's configuration.
 const BOUNDS: Bounds = Bounds {
     contexts_max: 64,
@@ -88,7 +91,7 @@ pub(crate) fn runner(dir: &Path, level: Level) -> anyhow::Result<LocalRunner> {
         scratch_dir: dir.join("scratch"),
         log_bytes_max: LOG_BYTES_MAX,
         network: NetworkOptions::of_machine(Vec::new(), Vec::new())?,
-        path: std::env::var("PATH")?,
+        path: PATH.into(),
         isolation: IsolationOptions { level, ..IsolationOptions::default() },
         contexts: BOUNDS,
         cores: daemon::cores(),

@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::time::{Clock, SystemClock};
-use windlass_net::tls::{self, Accepted, Handshakes, Tls};
-use windlass_net::{Stream, http};
+use windlass_net::tls::{self, Accepted, Tls};
+use windlass_net::{Guest, Stream, http};
 
-/// Maximum number of connections; others wait to be accepted.
+/// Maximum number of connections; others wait, unless a handshake can make room.
 const CONNECTIONS_MAX: usize = 512;
 /// Time limit for the request line and headers, and for idle connections.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
@@ -38,28 +38,28 @@ pub(crate) async fn serve(
     let mut protocol = http::protocol(HEAD_TIME_MAX);
     // A client that has stopped sending may still read the answer.
     protocol.half_close(true);
-    let handshakes = Arc::new(Handshakes::new(CONNECTIONS_MAX, TLS_TIME_MAX));
-    windlass_net::serve(listener, CONNECTIONS_MAX, stop, |stream, closing| {
-        let tls = tls.clone().map(|tls| (tls, handshakes.clone()));
-        talk(protocol.clone(), stream, tls, router.clone(), closing)
+    windlass_net::serve(listener, CONNECTIONS_MAX, stop, |stream, guest, closing| {
+        talk(protocol.clone(), (stream, guest), tls.clone(), router.clone(), closing)
     })
     .await;
 }
 
 async fn talk(
     protocol: http1::Builder,
-    stream: TcpStream,
-    tls: Option<(Arc<Tls>, Arc<Handshakes>)>,
+    (stream, guest): (TcpStream, Arc<Guest>),
+    tls: Option<Arc<Tls>>,
     router: Router,
     closing: CancellationToken,
 ) {
     let service = TowerToHyperService::new(router);
-    let Some((tls, handshakes)) = tls else {
+    let Some(tls) = tls else {
+        guest.admit();
         let stream = Stream::new(stream, WRITE_WAIT_MAX);
         return http::converse(protocol, stream, service, closing).await;
     };
-    match handshakes.accept(&tls, stream, &closing).await {
+    match tls.accept(stream, TLS_TIME_MAX, &closing).await {
         Accepted::Tls(stream) => {
+            guest.admit();
             let stream = Stream::new(stream, WRITE_WAIT_MAX);
             http::converse(protocol, stream, service, closing).await;
         }

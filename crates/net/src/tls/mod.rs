@@ -6,7 +6,7 @@
 //! | `files` | reading and checking the files; every refusal is one sentence |
 //! | `validity` | from when until when a certificate is valid |
 //! | `watch` | noticing that the files have changed |
-//! | `handshake` | how long handshakes may take, and how many there may be |
+//! | `handshake` | how a connection begins, and how long that may take |
 //! | `plain` | the answer to a client that does not speak TLS |
 
 mod files;
@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 pub use self::files::Files;
-pub use self::handshake::{Accepted, Handshakes};
+pub use self::handshake::Accepted;
 pub use self::plain::refuse_plain;
 use self::watch::{Stamps, Watch};
 

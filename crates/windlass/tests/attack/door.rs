@@ -1,6 +1,7 @@
 //! Attacks from outside on the doors themselves: what their errors show, who may come in, and who
 //! keeps others out.
 
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc;
 
@@ -43,10 +44,14 @@ const CONNECTIONS_MAX: usize = 8;
 /// A claim that waits longer than any test.
 fn claims_for_ever(daemon: &Daemon) -> Connection {
     let mut connection = daemon.connection();
+    claim_for_ever(&mut connection);
+    connection
+}
+
+fn claim_for_ever(connection: &mut Connection) {
     let wish = json!({"types": ["nothing"], "wait": "5m"}).to_string();
     let headers = [("Content-Type", "application/json")];
     connection.send("POST", "/v1/a/claim", &headers, wish.as_bytes()).unwrap();
-    connection
 }
 
 #[test]
@@ -70,6 +75,35 @@ fn workers_that_wait_leave_room_for_others() {
         assert_eq!(answer.header("retry-after"), Some("1"));
         assert_eq!(tenant.get(&format!("jobs/{id}?wait=5m")).expect(200).json()["id"], id);
     }
+}
+
+/// Clients without a key take all connections, again and again, and say nothing or half of a head.
+#[test]
+fn clients_without_keys_leave_connections_to_those_with_one() {
+    let config = Config::new()
+        .set("http.connections_max", &CONNECTIONS_MAX.to_string())
+        .set("http.header_timeout", "\"1h\"");
+    let daemon = Daemon::start(config);
+    let mut waiting = daemon.connection();
+    waiting.call("GET", "/v1/status", &[], b"").unwrap().expect(200);
+    claim_for_ever(&mut waiting);
+    let mut strangers: Vec<TcpStream> = Vec::new();
+    for round in 0..2 {
+        for number in 0..2 * CONNECTIONS_MAX {
+            let mut stream = TcpStream::connect(daemon.address).unwrap();
+            if number % 2 == 0 {
+                stream.write_all(b"POST /v1/a/t HTTP/1.1\r\nHost: loc").unwrap();
+            }
+            strangers.push(stream);
+        }
+        let added = daemon.tenant("a").add(&format!("other{round}"), &["x"]);
+        assert_eq!(added.len(), 1);
+    }
+    // The worker that has waited meanwhile has a key, and so still has its connection.
+    daemon.tenant("a").add_one("nothing", "x");
+    let jobs = waiting.receive().unwrap().expect(200).json();
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(1), "{jobs}");
+    drop(strangers);
 }
 
 #[test]
