@@ -287,23 +287,52 @@ pub fn is_alive(process: impl Display) -> bool {
     !matches!(state, Some('Z' | 'X') | None)
 }
 
+/// The first line of a shell script that names its processes for `number_here`, such as `$NS/$!`.
+pub const SH_NAMESPACE: &str =
+    "NS=$(readlink /proc/self/ns/pid)@$(sed 's/.*) //' /proc/1/stat | cut -d ' ' -f 20)";
+
 /// The number of a process, a zombie as well, as this process sees it; `None` if it is gone. A
-/// process of another pid namespace knows only its number there. It is named by that namespace and
-/// the number, as in `pid:[4026531836]/17`.
+/// process of another pid namespace knows only its number there. It is named by that namespace,
+/// the time at which the first process there began, and the number, as in
+/// `pid:[4026531836]@4711/17`: the kernel gives the number of a namespace that has ended to the
+/// next one.
 pub fn number_here(process: impl Display) -> Option<u32> {
     let process = process.to_string();
     let Some((namespace, number)) = process.trim().split_once('/') else {
         let number = process.trim().parse().ok()?;
         return Path::new(&format!("/proc/{number}")).exists().then_some(number);
     };
+    let (namespace, began) = namespace.split_once('@').expect("the time at which it began");
     let entries = fs::read_dir("/proc").expect("processes can be listed").flatten();
-    let mut numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.find(|here: &u32| {
-        let of = Path::new("/proc").join(here.to_string());
-        let is_there = fs::read_link(of.join("ns/pid"))
-            .is_ok_and(|link| link.as_os_str().as_encoded_bytes() == namespace.as_bytes());
-        is_there && innermost_number(&of).as_deref() == Some(number)
-    })
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let of = |here: u32| Path::new("/proc").join(here.to_string());
+    let members: Vec<(u32, String)> = numbers
+        .filter(|here| {
+            fs::read_link(of(*here).join("ns/pid"))
+                .is_ok_and(|link| link.as_os_str().as_encoded_bytes() == namespace.as_bytes())
+        })
+        .filter_map(|here| Some((here, innermost_number(&of(here))?)))
+        .collect();
+    // Of this namespace, the first process may not be readable, but is known.
+    let is_own = own_namespace() == namespace;
+    let first = members.iter().find(|(_, inside)| inside == "1").filter(|_| !is_own);
+    let first = if is_own { 1 } else { first?.0 };
+    if began_at(&of(first))? != began {
+        return None;
+    }
+    members.iter().find(|(_, inside)| inside == number).map(|(here, _)| *here)
+}
+
+fn own_namespace() -> String {
+    let link = fs::read_link("/proc/self/ns/pid").expect("a process has a namespace");
+    link.to_string_lossy().into_owned()
+}
+
+/// When a process began, in ticks since the machine did.
+fn began_at(process: &Path) -> Option<String> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    // The program's name, which may contain any character, ends with the last parenthesis.
+    stat.rsplit(')').next()?.split_whitespace().nth(19).map(str::to_owned)
 }
 
 /// The number that a process has in its own pid namespace.
@@ -360,7 +389,7 @@ mod tests {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
         command.args(["--mount-proc", "sh", "-c"]);
-        command.arg("sleep 1000 & echo $(readlink /proc/self/ns/pid)/$! > \"$0\"; wait");
+        command.arg(format!("{SH_NAMESPACE}; sleep 1000 & echo $NS/$! > \"$0\"; wait"));
         let mut program = Program::spawn(command.arg(&pid), folder.dir());
         let inside =
             program.until_some("it has a child", || crate::folder::whole_lines(&pid).pop());
@@ -372,6 +401,16 @@ mod tests {
         until("the child is gone", || !is_alive(&inside));
         program.kill();
         assert_eq!(number_here(&inside), None);
+    }
+
+    /// The next namespace often has the number of the one before, and numbers begin anew in it.
+    #[test]
+    fn a_process_that_is_gone_is_not_taken_for_one_of_a_later_namespace() {
+        let (namespace, own) = (own_namespace(), std::process::id());
+        let began = began_at(Path::new("/proc/1")).unwrap();
+        assert_eq!(number_here(format!("{namespace}@{began}/{own}")), Some(own));
+        let earlier = began.parse::<u64>().unwrap() + 1;
+        assert_eq!(number_here(format!("{namespace}@{earlier}/{own}")), None);
     }
 
     #[test]

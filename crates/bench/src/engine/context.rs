@@ -15,8 +15,8 @@ use windlass_runner::{Bounds, IsolationOptions, Level, LocalRunner, Options};
 use crate::engine::daemon;
 use crate::engine::noop::BATCH_JOBS;
 
-/// Interpreters of the system: version managers put scripts in front of theirs, whose start would be
-/// measured, too.
+/// Interpreters of the system: version managers put scripts in front of theirs, whose start would
+/// be measured, too.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// As in the daemon's configuration.
 const BOUNDS: Bounds = Bounds {

@@ -3,7 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `language` | the languages, their interpreters and bootstraps |
-//! | `frame`, `message` | the protocol of the channel (docs/contexts.md) |
+//! | `frame`, `message`, `nonce` | the protocol of the channel (docs/contexts.md) |
 //! | `halt` | ending a batch before its next job |
 //! | `process` | the process, its channel, its outputs, its end |
 //! | `start` | starting a process, its greeting, loading a handler |

@@ -46,7 +46,8 @@ fn forger(lang: Lang, frames: &[&str]) -> HandlerSpec {
         _ => format!(
             "if ($payload === 'honest') return 'honest';\n\
              $out = fopen('php://fd/4', 'w');\n\
-             foreach (json_decode('{texts}') as $text) fwrite($out, pack('N', strlen($text)) . $text);\n\
+             foreach (json_decode('{texts}') as $text)\n\
+             \x20 fwrite($out, pack('N', strlen($text)) . $text);\n\
              while (true) sleep(1);"
         ),
     };

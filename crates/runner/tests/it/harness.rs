@@ -21,7 +21,7 @@ use windlass_core::{
 use windlass_runner::network::NetworkOptions;
 use windlass_runner::{Bounds, IsolationOptions, Level, LocalRunner, Options};
 use windlass_test_kit::folder::whole_lines;
-use windlass_test_kit::process::{is_alive, number_here};
+use windlass_test_kit::process::{SH_NAMESPACE, is_alive, number_here};
 use windlass_test_kit::wait::{PATIENCE, eventually, in_time};
 
 /// Increasing time limits for handlers that must reach some point before they are ended. If a busy
@@ -314,12 +314,15 @@ pub(crate) fn check_ended(report: &Report, status: u16, stopped: Option<Stop>) {
     assert_eq!((report.status.get(), report.stopped), (status, stopped), "{}", report.log);
 }
 
-/// In sh, sets `NS`; in Python, JavaScript and PHP, an expression of the same value. A handler
-/// names a process by `$NS/$$`: the number alone is that of its own pid namespace.
-pub(crate) const SH_NS: &str = "NS=$(readlink /proc/self/ns/pid)";
-pub(crate) const PYTHON_NS: &str = "__import__('os').readlink('/proc/self/ns/pid')";
-pub(crate) const NODE_NS: &str = "require('fs').readlinkSync('/proc/self/ns/pid')";
-pub(crate) const PHP_NS: &str = "readlink('/proc/self/ns/pid')";
+pub(crate) const SH_NS: &str = SH_NAMESPACE;
+/// What `SH_NS` sets, as an expression. A handler names a process by `$NS/$$`: the number alone is
+/// that of its own pid namespace.
+pub(crate) const PYTHON_NS: &str = "(__import__('os').readlink('/proc/self/ns/pid') + '@' + \
+    open('/proc/1/stat').read().rsplit(')', 1)[1].split()[19])";
+pub(crate) const NODE_NS: &str = "(require('fs').readlinkSync('/proc/self/ns/pid') + '@' + \
+    require('fs').readFileSync('/proc/1/stat', 'utf8').split(')').pop().trim().split(' ')[19])";
+pub(crate) const PHP_NS: &str = "(readlink('/proc/self/ns/pid') . '@' . \
+    explode(' ', trim(substr(strrchr(file_get_contents('/proc/1/stat'), ')'), 1)))[19])";
 
 /// Whether the process exists, alive or not yet reaped.
 pub(crate) fn exists(process: &str) -> bool {

@@ -12,10 +12,6 @@ use windlass_test_kit::folder::{Folder, whole_lines};
 /// The directory of the test's files in its home.
 const FILES: &str = "files";
 
-/// The first line of an `sh` handler that names its processes for `is_alive`: `$NS/$!`. Their
-/// numbers alone are those of their own namespace.
-pub(crate) const OWN_NS: &str = "NS=$(readlink /proc/self/ns/pid)";
-
 pub(crate) struct Home {
     dir: Folder,
 }
