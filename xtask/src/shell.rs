@@ -79,7 +79,10 @@ fn line(command: &Command) -> String {
 /// Runs tests with cargo. If some fail, the error repeats what they printed, so that it is at the
 /// end of a long output.
 pub(crate) fn cargo_test(lane: &str, arguments: &[&str], limit: &Limit, show: Show) -> Result<()> {
-    let file = root().join("target").join(lane).with_extension("log");
+    let dir = root().join("target");
+    // What cargo builds may be elsewhere.
+    fs::create_dir_all(&dir)?;
+    let file = dir.join(lane).with_extension("log");
     let output = File::create(&file)?;
     let mut command = Command::new(cargo_program());
     command.args(arguments).current_dir(root());
