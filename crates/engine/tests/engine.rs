@@ -44,6 +44,8 @@ mod settle;
 mod take;
 #[path = "engine/untake.rs"]
 mod untake;
+#[path = "engine/worker.rs"]
+mod worker;
 
 use std::sync::Arc;
 use std::time::Duration;
