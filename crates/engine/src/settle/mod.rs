@@ -2,14 +2,15 @@
 //! and announces what follows from them.
 //!
 //! ```text
-//!   dispatch ─► verdict ─► queue ─► service ─┐
-//!   outside workers: worker ─► verdict ──────┼─► store ─► follow_up
-//!   reap, beat ─► verdict ─► settle_each ────┘
+//!   dispatch ─► verdict ─► queue ─► service (outbox) ─┐
+//!   outside workers: worker ─► verdict ───────────────┼─► store ─► follow_up
+//!   reap, beat ─► verdict ─► settle_each ─────────────┘
 //! ```
 //!
 //! An attempt that runs here stays in the running table, and its lease is renewed, until its
 //! settlement is stored.
 
+mod outbox;
 pub(crate) mod queue;
 pub(crate) mod service;
 pub(crate) mod verdict;
