@@ -126,6 +126,9 @@ mod tests {
     use bytes::Bytes;
     use windlass_core::{NewJob, Payload, Timestamp};
 
+    use windlass_test_kit::wait::in_time;
+
+    use super::super::queue::SettleQueue;
     use super::*;
     use crate::dispatch::running::tests::attempt;
 
@@ -214,6 +217,20 @@ mod tests {
         outbox.pending.push(item(2));
         assert_eq!(next(&mut outbox, now), [2]);
         assert_eq!(next(&mut outbox, now + PARKED_PAUSE), [2], "it is retried first");
+    }
+
+    #[tokio::test]
+    async fn what_is_parked_leaves_its_room_in_the_queue_to_others() {
+        let (queue, mut settlements) = SettleQueue::new();
+        let (mut outbox, now) = (Outbox::default(), Instant::now());
+        for id in [1, 2, 3] {
+            let sent = queue.send(large_item(id, PARKED_BYTES_MAX / 3));
+            in_time("there is room", sent).await;
+            outbox.pending.extend(settlements.recv().await);
+            assert_eq!(next(&mut outbox, now), [id]);
+            assert!(outbox.set_aside(&damaged(), now));
+        }
+        in_time("there is room", queue.send(large_item(4, PARKED_BYTES_MAX))).await;
     }
 
     #[test]
