@@ -74,19 +74,22 @@ impl<B: Body<Data = Bytes, Error: Display> + Unpin> BodyReader<B> {
 
     /// The complete body with its share of the memory. A body in one piece is not copied.
     pub async fn whole(mut self, memory: &Memory) -> Result<(Bytes, Share), BodyError> {
-        let announced = self.announced();
         let mut share = memory.share();
-        reserve(&mut share, announced.unwrap_or(0))?;
         let Some(first) = self.next().await? else { return Ok((Bytes::new(), share)) };
         if self.body.is_end_stream() {
             reserve(&mut share, self.received)?;
             return Ok((first, share));
         }
-        let mut buffer = BytesMut::with_capacity(announced.unwrap_or(SMALL_BYTES_MAX) as usize);
+        // The share follows what has arrived and not what was announced, which costs nothing.
+        let length_max = self.announced().unwrap_or(self.bytes_max);
+        let mut room = SMALL_BYTES_MAX.min(length_max);
+        let mut buffer = BytesMut::with_capacity(room as usize);
         let mut next = Some(first);
         while let Some(piece) = next {
-            if self.received > SMALL_BYTES_MAX {
-                reserve(&mut share, announced.unwrap_or(self.bytes_max))?;
+            if self.received > room {
+                room = (2 * self.received).min(length_max).max(self.received);
+                reserve(&mut share, room)?;
+                buffer.reserve(room as usize - buffer.len());
             }
             buffer.extend_from_slice(&piece);
             // Before waiting for the next piece, which may take long.
@@ -107,8 +110,10 @@ mod tests {
     use super::*;
     use futures_util::stream::{self, Stream, StreamExt};
     use http_body_util::{Empty, Full, StreamBody};
-    use hyper::body::Frame;
+    use hyper::body::{Frame, SizeHint};
     use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
 
     const SILENCE_MAX: Duration = Duration::from_secs(5);
     const LARGE: usize = SMALL_BYTES_MAX as usize + 1;
@@ -163,6 +168,38 @@ mod tests {
         };
         assert_eq!(slow(1, 1000).await, Err(BodyError::TooSlow));
         assert_eq!(slow(4096, 100).await, Ok(100 * 4096));
+    }
+
+    /// A body that says how long it is, and has this much of it so far.
+    struct Announced(u64, Option<Bytes>);
+
+    impl Body for Announced {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.1.take().map_or(Poll::Pending, |piece| Poll::Ready(Some(Ok(Frame::data(piece)))))
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.0)
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_take_the_memory_of_what_has_arrived_and_not_of_what_they_announce() {
+        let memory = Memory::new(4 * LARGE);
+        for (arrived, taken) in [(1, 0), (LARGE, 2 * LARGE)] {
+            let body = Announced(u64::MAX / 2, Some(Bytes::from(vec![0; arrived])));
+            let mut slow = Box::pin(whole(body, u64::MAX, &memory));
+            assert!(futures_util::poll!(&mut slow).is_pending());
+            let rest = 4 * LARGE - taken - 2 * 4096;
+            assert!(memory.take(rest).is_some(), "{arrived} bytes have arrived");
+            assert_eq!(memory.take(4 * LARGE - 4096).is_some(), taken == 0);
+        }
     }
 
     #[tokio::test]
