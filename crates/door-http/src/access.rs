@@ -217,7 +217,8 @@ fn ended() -> Failure {
 
 fn no_key() -> Failure {
     Failure::unauthorized(
-        "this needs a key: send it as 'Authorization: Bearer KEY'; `windlass key create` makes one",
+        "this needs a key, sent as 'Authorization: Bearer KEY'; the first one is in admin.key in \
+         the daemon's data directory",
     )
 }
 

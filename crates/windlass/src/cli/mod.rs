@@ -64,6 +64,9 @@ Examples:
 
 --ca, --cert and --cert-key are saved with the key.";
 
+/// The tenant of those who need only one.
+pub(crate) const TENANT_DEFAULT: &str = "default";
+
 /// Which daemon and which tenant a command talks to.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Talking to a daemon")]
@@ -85,7 +88,7 @@ pub(crate) struct Target {
         value_name = "TENANT",
         env = "WINDLASS_TENANT",
         hide_env_values = true,
-        default_value = "default"
+        default_value = TENANT_DEFAULT
     )]
     pub(crate) tenant: String,
     /// API key [default: the saved one, or that of a daemon of the same user on this machine].

@@ -24,7 +24,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Added to the daemon's words when it does not accept the key.
-const KEY_HINT: &str = "pass a key with --key or WINDLASS_KEY, or save one with `windlass login`";
+const KEY_HINT: &str =
+    "pass one with --key or WINDLASS_KEY, or save it: `windlass login URL < FILE`";
 const NO_JSON: &str = "the answer is not JSON, so this is not a Windlass daemon";
 
 /// Besides letters and digits, these are not encoded in a path.

@@ -10,7 +10,7 @@ use windlass_core::{KeyText, Role};
 
 use super::http::Daemon;
 use super::{Show, cell, items, when};
-use crate::cli::{Key, KeyCreate, KeyRotate, Target};
+use crate::cli::{Key, KeyCreate, KeyRotate, TENANT_DEFAULT, Target};
 use crate::keys::{self, Login, Places};
 use crate::output::{self, Table, long, plain, text};
 
@@ -31,8 +31,15 @@ pub(super) async fn run(daemon: &Daemon, show: Show, command: Key) -> anyhow::Re
 async fn create(daemon: &Daemon, show: Show, create: &KeyCreate) -> anyhow::Result<()> {
     let mut wish = Map::new();
     wish.insert("role".into(), create.role.clone().into());
+    let tenant = daemon.tenant().as_str();
     if Role::from_name(&create.role).is_none_or(Role::has_tenant) {
-        wish.insert("tenant".into(), daemon.tenant().to_string().into());
+        wish.insert("tenant".into(), tenant.into());
+    } else if tenant != TENANT_DEFAULT {
+        let role = plain(&create.role);
+        bail!(
+            "a key of the role {role} is for all tenants, not for {tenant} alone; leave out \
+             --tenant and WINDLASS_TENANT for that, or make a key for a manager of {tenant}"
+        );
     }
     wish.extend(create.name.clone().map(|name| ("name".into(), name.into())));
     wish.extend(create.expires.clone().map(|expires| ("expires".into(), expires.into())));
@@ -55,10 +62,11 @@ fn show_made(show: Show, made: &Value) -> anyhow::Result<()> {
     show.answer(made, || format!("{key}\n"))?;
     if !show.json {
         let of = match made["tenant"].as_str() {
-            Some(tenant) => format!("{} of {}", cell(&made["role"]), plain(tenant)),
-            None => cell(&made["role"]),
+            Some(tenant) => format!("of {}", plain(tenant)),
+            None => "of all tenants".into(),
         };
-        output::note(&format!("a key for a {of}; it is not shown again\n"));
+        let role = cell(&made["role"]);
+        output::note(&format!("a key with the role {role} {of}; it is not shown again\n"));
     }
     Ok(())
 }

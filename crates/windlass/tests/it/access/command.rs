@@ -36,8 +36,24 @@ fn a_command_without_a_key_says_what_to_do() {
     let refused = run(&mut command(&daemon, &["status"]), b"");
     assert_eq!((refused.code, refused.stderr.lines().count()), (Some(1), 1), "{refused:?}");
     assert!(refused.stderr.contains("windlass login"), "{refused:?}");
+    assert!(refused.stderr.contains("admin.key"), "where the first one is: {refused:?}");
     let wrong = run(&mut command(&daemon, &["status", "--key", "wl_wrong"]), b"");
     assert!(wrong.stderr.contains("not valid") && wrong.code == Some(1), "{wrong:?}");
+}
+
+#[test]
+fn a_key_for_all_tenants_is_not_made_for_one() {
+    let daemon = Daemon::start(Config::new());
+    for role in ["admin", "metrics"] {
+        let create = ["key", "create", role, "--tenant", "acme"];
+        let refused = run(&mut admin(&daemon, &create), b"");
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+        assert!(refused.stderr.contains("all tenants"), "{refused:?}");
+        let made = run(&mut admin(&daemon, &create[..3]), b"");
+        assert!(made.stderr.contains(&format!("role {role} of all tenants")), "{made:?}");
+    }
+    let made = run(&mut admin(&daemon, &["key", "create", "worker", "--tenant", "acme"]), b"");
+    assert!(made.stderr.contains("role worker of acme"), "{made:?}");
 }
 
 #[test]
