@@ -265,7 +265,8 @@ in_every_language! {
     fn contexts_of_all_tenants_are_bounded(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
-        let stage = t.stage_with(Config::new().set("contexts.max", "2"));
+        let config = Config::new().set("contexts.max", "2").set("scheduler.slots_reserved", "0");
+        let stage = t.stage_with(config);
         let tenants: Vec<Tenant> =
             ["a", "b", "c", "d"].iter().map(|name| stage.daemon.tenant(name)).collect();
         for tenant in &tenants {
