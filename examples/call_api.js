@@ -1,9 +1,12 @@
 // Sends each payload to an HTTP API, and tries again later while the API is busy or broken.
 //
-//   windlass run examples/call_api.js --env API=http://127.0.0.1:8080/ --payload '{"item": 7}'
+//   windlass run examples/call_api.js --env API=https://api.example/orders --payload '{"item": 7}'
+//
+// Handlers reach public addresses only. For an API on this machine or in a private network, its address
+// must be in the daemon's configuration: isolation.network.allow = ["127.0.0.1:8080"].
 //
 // windlass: timeout=30s retry.delay=500ms retry.factor=3 retry.attempts=5
-// windlass: env.API=http://127.0.0.1:8080/
+// windlass: env.API=https://api.example/orders
 const answer = await fetch(process.env.API, {
   method: 'POST',
   // The same in every attempt, so that the API can tell a repetition from a second order.
