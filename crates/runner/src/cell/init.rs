@@ -124,7 +124,7 @@ struct Serve<'a> {
 }
 
 impl Serve<'_> {
-    fn run(self, orders: &OwnedFd) -> ! {
+    fn run(mut self, orders: &OwnedFd) -> ! {
         loop {
             self.ready.watched.wait_for_order(orders);
             let Ok(Some(order)) = order::next(orders) else { sys::exit(FAILED) };
@@ -152,9 +152,9 @@ impl Serve<'_> {
     }
 
     /// Makes everything new that the last process could change.
-    fn renew(&self) -> io::Result<()> {
+    fn renew(&mut self) -> io::Result<()> {
         sys::unshare(libc::CLONE_NEWIPC)?;
-        match &self.ready.renewal {
+        match &mut self.ready.renewal {
             Some(renewal) => renewal.renew(self.room),
             None => Err(io::ErrorKind::Unsupported.into()),
         }

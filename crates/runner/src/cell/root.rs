@@ -11,10 +11,10 @@
 //! /job/in              what the daemon hands over, read-only
 //! ```
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use super::plan::{Room, User};
@@ -66,42 +66,61 @@ pub(super) fn enter(room: &Room, without_shared_memory: bool) -> io::Result<Rene
     root.make_scratch(room)?;
     root.show_inbox(room)?;
     // After all else: an operator may show what lies below /tmp.
-    let mut renewal = Renewal { shown: Vec::new(), links: Vec::new() };
-    root.show_all(&room.read, READ_ONLY, &mut renewal)?;
-    root.show_all(&room.write, SAFE, &mut renewal)?;
+    let (mut shown, mut links) = (Vec::new(), Vec::new());
+    root.show_all(&room.read, READ_ONLY, &mut shown, &mut links)?;
+    root.show_all(&room.write, SAFE, &mut shown, &mut links)?;
     std::env::set_current_dir(&room.base)?;
     pivot_here()?;
     let fixed = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY | PLAIN;
     mount(nothing, Path::new("/"), c"", fixed, c"")?;
     let in_scratch = |path: &PathBuf| SCRATCH.iter().any(|place| path.starts_with(place));
-    renewal.shown.retain(in_scratch);
-    renewal.links.retain(|(link, _)| in_scratch(link));
-    renewal.shown.push(INBOX.into());
-    Ok(renewal)
+    shown.retain(in_scratch);
+    shown.push(INBOX.into());
+    links.retain(|(link, _)| in_scratch(link));
+    let shown = shown.into_iter().map(Shown::at).collect::<io::Result<_>>()?;
+    Ok(Renewal { shown, links })
 }
 
 /// What is needed to make the scratch space new.
 pub(super) struct Renewal {
     /// What is mounted inside of it.
-    shown: Vec<PathBuf>,
+    shown: Vec<Shown>,
     /// Symbolic links in it, and where they lead.
     links: Vec<(PathBuf, PathBuf)>,
 }
 
+struct Shown {
+    path: PathBuf,
+    is_dir: bool,
+    /// The mount itself: processes may move the directories above it, and put others in their
+    /// place.
+    mount: OwnedFd,
+}
+
+impl Shown {
+    /// What is mounted here; nothing has run yet.
+    fn at(path: PathBuf) -> io::Result<Shown> {
+        let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let mount = File::options().read(true).custom_flags(flags).open(&path)?;
+        let is_dir = mount.metadata()?.is_dir();
+        Ok(Shown { path, is_dir, mount: mount.into() })
+    }
+}
+
 impl Renewal {
     /// Replaces everything that processes could write to. Nothing may run that uses it.
-    pub(super) fn renew(&self, room: &Room) -> io::Result<()> {
-        let copies = self.shown.iter().map(|path| copy_mount(path));
+    pub(super) fn renew(&mut self, room: &Room) -> io::Result<()> {
+        let copies = self.shown.iter().map(|shown| copy_mount(&shown.mount));
         let copies: Vec<OwnedFd> = copies.collect::<io::Result<_>>()?;
-        let are_dirs: Vec<bool> = self.shown.iter().map(|path| path.is_dir()).collect();
         for place in SCRATCH.iter().rev() {
             unmount(Path::new(place))?;
         }
         let root = Root { base: Path::new("/") };
         root.make_scratch(room)?;
-        for ((path, copy), is_dir) in self.shown.iter().zip(&copies).zip(are_dirs) {
-            root.make_place(path, is_dir)?;
-            mount_copy(copy, path)?;
+        for (shown, copy) in self.shown.iter_mut().zip(copies) {
+            root.make_place(&shown.path, shown.is_dir)?;
+            mount_copy(&copy, &shown.path)?;
+            shown.mount = copy;
         }
         for (link, target) in &self.links {
             root.make_link(link, target)?;
@@ -131,18 +150,19 @@ impl Root<'_> {
         &self,
         paths: &[PathBuf],
         attributes: u64,
-        renewal: &mut Renewal,
+        shown: &mut Vec<PathBuf>,
+        links: &mut Vec<(PathBuf, PathBuf)>,
     ) -> io::Result<()> {
         let mut real = Vec::new();
         for path in paths {
-            real.extend(self.copy_links(path, &mut renewal.links)?);
+            real.extend(self.copy_links(path, links)?);
         }
         real.sort();
         let mut last: Option<PathBuf> = None;
         for path in real {
             let is_inside = last.as_ref().is_some_and(|shown| path.starts_with(shown));
             if !is_inside && self.show(&path, attributes)? {
-                renewal.shown.push(path.clone());
+                shown.push(path.clone());
                 last = Some(path);
             }
         }

@@ -279,3 +279,28 @@ fn b15_arguments_of_another_tenants_processes_are_not_seen() {
         victim.post(&format!("jobs/{id}/cancel")).expect(200);
     });
 }
+
+/// A cell of `sh` is used again. The place that it is shown lies below `/tmp`, where a job can move
+/// the directories above it and put others there.
+#[test]
+fn what_a_job_puts_in_place_of_a_shown_directory_is_gone_for_the_next_one() {
+    as_root_and_as_nobody(|daemon| {
+        let files = daemon.home().files();
+        fs::write(files.join("f"), "as it was\n").unwrap();
+        let (files, above) = (files.display(), files.parent().unwrap().display());
+        assert!(files.to_string().starts_with("/tmp/"), "the scratch space is there: {files}");
+        let body = format!(
+            "cat {files}/f\n\
+             mv {above} /tmp/moved && mkdir -p {files} && echo {IN} > {files}/f\n\
+             true"
+        );
+        let tenant = daemon.tenant("a");
+        tenant.handler("t", &json!({"lang": "sh", "body": body}));
+        for _ in 0..3 {
+            let id = tenant.add_one("t", "x");
+            assert_eq!(tenant.until_end(&id)["state"], "finished");
+            let log = tenant.log(&id);
+            assert!(log.contains("as it was") && !log.contains(IN), "{log}");
+        }
+    });
+}

@@ -148,14 +148,14 @@ pub(in crate::cell) fn set_host_name(name: &str) -> io::Result<()> {
     check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }.into()).map(drop)
 }
 
-/// A copy of what is mounted here, with all below it, that is mounted nowhere.
+/// A copy of a mount, with all below it, that is mounted nowhere.
 #[allow(unsafe_code)]
-pub(in crate::cell) fn copy_mount(place: &Path) -> io::Result<OwnedFd> {
-    let place = c_string(place)?;
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as u32;
-    // SAFETY: the text lives until the call returns, and the new descriptor has no other owner.
+pub(in crate::cell) fn copy_mount(mount: &OwnedFd) -> io::Result<OwnedFd> {
+    let whole = (libc::AT_RECURSIVE | libc::AT_EMPTY_PATH) as u32;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | whole;
+    // SAFETY: a text that ends with a zero, and the new descriptor has no other owner.
     unsafe {
-        let number = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, place.as_ptr(), flags);
+        let number = libc::syscall(libc::SYS_open_tree, mount.as_raw_fd(), c"".as_ptr(), flags);
         Ok(OwnedFd::from_raw_fd(check(number)? as RawFd))
     }
 }
