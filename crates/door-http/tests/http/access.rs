@@ -148,7 +148,7 @@ async fn what_is_no_key_in_force_is_refused_with_words() {
         assert!(answer.text().contains(words), "{header}: {}", answer.text());
         answer.text().to_owned()
     };
-    check("", "windlass key create").await;
+    check("", "admin.key").await;
     for odd in ["authorization: Basic x", "authorization: Bearer", "authorization: \u{e9}"] {
         check(odd, "Authorization: Bearer KEY").await;
     }
