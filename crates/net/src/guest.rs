@@ -139,7 +139,7 @@ mod tests {
         let entered_at = Instant::now();
         tokio::time::advance(STAY_MIN / 2).await;
         let third = guests.enter();
-        // The first is admitted while somebody waits for its place.
+        // The first is admitted while another connection waits for its place.
         let admits = async {
             tokio::time::advance(STAY_MIN / 4).await;
             first.admit();
