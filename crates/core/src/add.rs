@@ -29,6 +29,31 @@ pub struct AddOptions {
     /// The job that waits for this one.
     pub parent: Option<JobId>,
     pub extra: Extra,
+    /// What the answer to the add promises; `None`: what the daemon promises.
+    pub durable: Option<Durable>,
+}
+
+/// Where the jobs of an add are on disk when it is answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durable {
+    /// In the journal of the daemon that answers.
+    #[default]
+    Journal,
+    /// In the store, which survives the daemon's machine.
+    Store,
+}
+
+impl Durable {
+    pub const WORDS: &[&str] = &["journal", "store"];
+
+    /// By its word in requests and settings.
+    pub fn parse(word: &str) -> Option<Durable> {
+        match word {
+            "journal" => Some(Durable::Journal),
+            "store" => Some(Durable::Store),
+            _ => None,
+        }
+    }
 }
 
 /// When a job that has not ended is given up.
@@ -60,6 +85,7 @@ pub struct RawOptions {
     pub repeat: Option<String>,
     pub parent: Option<String>,
     pub then: Option<String>,
+    pub durable: Option<String>,
 }
 
 impl RawOptions {
@@ -80,6 +106,11 @@ impl RawOptions {
         let name = |name: String| {
             TypeName::new(&name).map_err(|invalid| Invalid { field: "then".into(), ..invalid })
         };
+        let durable = |word: String| {
+            let invalid =
+                || Invalid::new("durable", format!("'{word}' is neither journal nor store"));
+            Durable::parse(&word).ok_or_else(invalid)
+        };
         let id = |text: String| {
             let invalid = || Invalid::new("parent", format!("'{text}' is not a valid job ID"));
             text.parse::<JobId>().map_err(|_| invalid())
@@ -96,6 +127,7 @@ impl RawOptions {
                 repeat: repeat.map(|repeat| Arc::from(repeat.as_str())),
                 ..Extra::default()
             },
+            durable: self.durable.map(durable).transpose()?,
         })
     }
 }
@@ -198,6 +230,7 @@ mod tests {
             then: Some(TypeName::new("next").unwrap()),
             parent: JobId::new(17),
             extra: Extra { repeat: Some("FINISHED, +1 HOUR".into()), ..Extra::default() },
+            durable: None,
         };
         assert_eq!(AddOptions::parse(&options, NOW), Ok(read));
         let later = json!({"run_at":"1970-01-01T01:00:09+01:00"});
@@ -205,6 +238,12 @@ mod tests {
         for none in [json!(null), json!({})] {
             assert_eq!(AddOptions::parse(&none, NOW), Ok(AddOptions::default()));
         }
+    }
+
+    #[test]
+    fn a_job_expires_at_a_time_or_some_time_after_its_creation() {
+        assert_eq!(Expiry::After(Duration::from_secs(2)).of(NOW), Timestamp(3000));
+        assert_eq!(Expiry::At(Timestamp(7)).of(NOW), Timestamp(7));
     }
 
     #[test]

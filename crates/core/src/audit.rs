@@ -275,9 +275,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_change_finds_out_completes_what_its_request_said() {
+        let tenant = Some(Tenant::new("acme").unwrap());
+        let name = Some(TypeName::new("t").unwrap());
+        let (id, detail) = (Some("7".to_owned()), Some("viewer".to_owned()));
+        let whole = Subject { tenant, name, id, detail };
+        let known = || Subject { id: None, detail: None, ..whole.clone() };
+        let found = || Subject { tenant: None, name: None, ..whole.clone() };
+        for (mut subject, more) in [(known(), found()), (found(), known())] {
+            subject.complete(more);
+            assert_eq!(subject, whole);
+        }
+    }
+
+    #[test]
     fn a_long_text_is_cut_between_characters() {
         assert_eq!(cut("short"), "short");
-        let cut = cut(&"é".repeat(AUDIT_TEXT_BYTES_MAX));
-        assert!(cut.len() <= AUDIT_TEXT_BYTES_MAX && cut.chars().all(|c| c == 'é'));
+        assert_eq!(cut(&"x".repeat(AUDIT_TEXT_BYTES_MAX + 1)), "x".repeat(AUDIT_TEXT_BYTES_MAX));
+        // The second byte of the last character would be one too many.
+        let long = format!("x{}", "é".repeat(AUDIT_TEXT_BYTES_MAX));
+        assert_eq!(cut(&long), format!("x{}", "é".repeat(AUDIT_TEXT_BYTES_MAX / 2 - 1)));
     }
 }

@@ -254,6 +254,90 @@ impl TypeSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::{RETRY_FACTOR, SCRATCH_BYTES_MIN};
+
+    #[test]
+    fn languages_are_read_as_they_are_written() {
+        let names = Lang::ALL.map(|lang| lang.to_string());
+        assert_eq!(names, ["node", "python", "php", "sh", "exec", "http"]);
+        for lang in Lang::ALL {
+            assert_eq!(Lang::parse(lang.as_str()), Ok(lang));
+        }
+        let reason = "'Perl' is not one of node, python, php, sh, exec, http";
+        assert_eq!(Lang::parse("Perl"), Err(Invalid::new("lang", reason)));
+    }
+
+    #[test]
+    fn a_handler_has_a_body_and_with_its_scripts_a_bounded_size() {
+        let refused = |spec: HandlerSpec| spec.check().unwrap_err().field;
+        assert_eq!(refused(HandlerSpec::new(Lang::Sh, "")), "body");
+        assert_eq!(refused(HandlerSpec::new(Lang::Sh, " \n")), "body");
+        let longest = HandlerSpec {
+            before: Some("b".into()),
+            before_each: Some("bb".into()),
+            after_each: Some("bbb".into()),
+            ..HandlerSpec::new(Lang::Sh, "b".repeat(HANDLER_BYTES_MAX - 6))
+        };
+        assert_eq!(longest.check(), Ok(()));
+        assert_eq!(refused(HandlerSpec { before: Some("bb".into()), ..longest }), "body");
+        let timeout = Some(Duration::ZERO);
+        let options = HandlerOptions { timeout, ..HandlerOptions::default() };
+        assert_eq!(
+            refused(HandlerSpec { options, ..HandlerSpec::new(Lang::Sh, "b") }),
+            "options.timeout"
+        );
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_by_its_name() {
+        let options = |change: fn(&mut HandlerOptions)| {
+            let mut options = HandlerOptions::default();
+            change(&mut options);
+            options.check().unwrap_err().field
+        };
+        assert_eq!(options(|of| of.timeout = Some(Duration::ZERO)), "options.timeout");
+        assert_eq!(options(|of| of.batch = Some(0)), "options.batch");
+        assert_eq!(options(|of| of.contexts = Some(0)), "options.contexts");
+        assert_eq!(options(|of| of.context_jobs = Some(0)), "options.context_jobs");
+        assert_eq!(options(|of| of.idle = Some(Duration::MAX)), "options.idle");
+        assert_eq!(options(|of| of.retry = Some(wild_retry())), "options.retry.factor");
+        assert_eq!(options(|of| of.limits.memory = Some(1)), "options.memory");
+        assert_eq!(options(|of| of.limits.cpu = Some(Duration::ZERO)), "options.cpu");
+        assert_eq!(options(|of| of.limits.processes = Some(0)), "options.processes");
+        assert_eq!(options(|of| of.limits.file_size = Some(0)), "options.file_size");
+        let too_small = |of: &mut HandlerOptions| of.limits.scratch = Some(SCRATCH_BYTES_MIN - 1);
+        assert_eq!(options(too_small), "options.scratch");
+        let settings = |settings: TypeSettings| settings.check().unwrap_err().field;
+        let none = TypeSettings::default;
+        assert_eq!(settings(TypeSettings { weight: Some(0), ..none() }), "weight");
+        assert_eq!(settings(TypeSettings { concurrency: Some(0), ..none() }), "concurrency");
+        assert_eq!(settings(TypeSettings { rate: Some(0.0), ..none() }), "rate");
+        assert_eq!(settings(TypeSettings { timeout: Some(Duration::ZERO), ..none() }), "timeout");
+        assert_eq!(settings(TypeSettings { retry: Some(wild_retry()), ..none() }), "retry.factor");
+        assert_eq!(
+            settings(TypeSettings { retention: Some(Duration::MAX), ..none() }),
+            "retention"
+        );
+    }
+
+    fn wild_retry() -> RetryPolicy {
+        RetryPolicy { factor: RETRY_FACTOR.max * 2.0, ..RetryPolicy::default() }
+    }
+
+    #[test]
+    fn variables_of_windlass_and_names_that_no_environment_has_are_refused() {
+        let check = |name: &str| {
+            let env = [(name.to_owned(), "x".to_owned())].into();
+            HandlerOptions { env, ..HandlerOptions::default() }.check()
+        };
+        assert_eq!(
+            (check("PATH"), check("A_WINDLASS_"), check("WINDLASS")),
+            (Ok(()), Ok(()), Ok(()))
+        );
+        for name in ["", "A=B", "=", "A\0", "WINDLASS_", "WINDLASS_JOB_ID"] {
+            assert_eq!(check(name).unwrap_err().field, "options.env", "{name:?}");
+        }
+    }
 
     #[test]
     fn secrets_are_bounded_and_each_has_a_variable_of_its_own() {

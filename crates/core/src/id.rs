@@ -176,6 +176,8 @@ mod tests {
         let made: Vec<_> = (0..5000).map(|_| ids.next(NOW).unwrap()).collect();
         assert!(made.windows(2).all(|pair| pair[0] < pair[1]));
         assert_eq!(made[0].made_at(), NOW);
+        let within_the_millisecond = made.iter().take_while(|id| id.made_at() == NOW).count();
+        assert_eq!(within_the_millisecond, 1024);
         assert_eq!(made[0].sysid(), Sysid::new(7));
     }
 
@@ -192,7 +194,9 @@ mod tests {
     fn a_clock_set_back_further_than_the_bound_is_refused_and_later_accepted_again() {
         let mut ids = generator(None);
         ids.next(NOW).unwrap();
-        assert!(ids.next(NOW - ID_BORROW_MAX - Duration::from_secs(1)).is_err());
+        assert!(ids.next(NOW - ID_BORROW_MAX).is_ok());
+        let too_far = ids.next(NOW - ID_BORROW_MAX - Duration::from_secs(1));
+        assert_eq!(too_far, Err(ClockTooFarBack { behind_s: ID_BORROW_MAX.as_secs() + 1 }));
         assert!(ids.next(NOW).is_ok());
     }
 
@@ -234,6 +238,7 @@ mod tests {
         let mut b = IdGenerator::new(Sysid::new(4095).unwrap(), None);
         assert_ne!(a.next(NOW).unwrap(), b.next(NOW).unwrap());
         assert!(Sysid::new(0).is_none() && Sysid::new(4096).is_none());
+        assert_eq!(Sysid::new(4095).unwrap().to_string(), "4095");
     }
 
     #[test]

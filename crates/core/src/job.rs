@@ -400,7 +400,8 @@ pub(crate) mod tests {
     #[test]
     fn s0_62_a_job_that_ends_well_is_followed_by_one_with_its_result() {
         let name = || TypeName::new("next").unwrap();
-        let first = Job { then: Some(name()), ..running_job(1, Timestamp(5)) };
+        let urgent = Priority::new(900).unwrap();
+        let first = Job { then: Some(name()), priority: urgent, ..running_job(1, Timestamp(5)) };
         for (status, followed) in [(200, true), (299, true), (100, false), (400, false)] {
             let status = Status::new(status).unwrap();
             assert_eq!(first.followed_by(status).is_some(), followed, "{status:?}");
@@ -411,6 +412,7 @@ pub(crate) mod tests {
             let data = data.map(|text| Json::parse(text.to_owned()).unwrap());
             let next = first.follow(name(), JobId::new(2).unwrap(), data.as_ref(), Timestamp(9));
             assert_eq!((next.key.tenant, next.run_at), (first.key.tenant.clone(), Timestamp(9)));
+            assert_eq!(next.priority, urgent);
             let Payload::Inline(bytes) = next.payload else { panic!("it is small") };
             String::from_utf8(bytes.to_vec()).unwrap()
         };
@@ -447,5 +449,32 @@ pub(crate) mod tests {
     fn priorities_have_a_range() {
         assert!(Priority::new(0).is_ok() && Priority::new(1000).is_ok());
         assert!(Priority::new(-1).is_err() && Priority::new(1001).is_err());
+        assert_eq!(Priority::new(7).unwrap().get(), 7);
+    }
+
+    #[test]
+    fn a_worker_has_a_job_that_runs_or_is_lent() {
+        let running = running_job(1, Timestamp(5));
+        assert_eq!((running.state, running.started_at), (State::Running, Some(Timestamp(5))));
+        assert!(running.is_out());
+        let queued = Job { state: State::Queued, ..running };
+        assert!(!queued.is_out());
+        let extra = Extra { lent: true, ..Extra::default() };
+        assert!(!extra.is_none() && Extra::default().is_none());
+        let lent = Job { extra, ..queued };
+        assert!(lent.is_out());
+        assert!(!Job { state: State::Failed, ..lent }.is_out());
+    }
+
+    #[test]
+    fn only_a_payload_that_is_inline_takes_memory() {
+        let inline = |text: &'static str| Payload::Inline(Bytes::from_static(text.as_bytes()));
+        let pieces = Payload::Pieces { bytes: 9 };
+        for (payload, len, inline_len) in
+            [(inline(""), 0, 0), (inline("abc"), 3, 3), (pieces, 9, 0)]
+        {
+            assert_eq!((payload.len(), payload.inline_len()), (len, inline_len));
+            assert_eq!((payload.is_empty(), payload.is_in_pieces()), (len == 0, len == 9));
+        }
     }
 }

@@ -124,3 +124,20 @@ pub trait Fence: Send + Sync + 'static {
     /// caller for a while.
     fn end_left_by(&self, value: &str);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_at_a_limit_may_start_a_program_later() {
+        let system = [FILES_OF_SYSTEM, FILES_OF_PROCESS].map(io::Error::from_raw_os_error);
+        let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::OutOfMemory].map(io::Error::from);
+        for error in system.iter().chain(&kinds) {
+            assert!(is_exhaustion(error), "{error}");
+        }
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied] {
+            assert!(!is_exhaustion(&kind.into()), "{kind}");
+        }
+    }
+}

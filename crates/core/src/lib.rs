@@ -16,9 +16,10 @@
 //! | `calendar` | SQLite's date arithmetic |
 //! | `repeat`, `cron` | when a job runs again: date arithmetic on a base, or cron in a time zone |
 //! | `handler` | how a type is run, and the settings of a type |
+//! | `tenant` | the settings of a tenant |
 //! | `maxima` | the most that a handler, a type, a job or a worker may ask for |
 //! | `network` | the networks and names that handlers may connect to |
-//! | `record` | the text form in which stores keep handlers' options and types' settings |
+//! | `record` | the text form in which stores keep options of handlers, and settings |
 //! | `edit` | changes by a pure decision on jobs that a store shows it |
 //! | `family` | parents and children: who waits for whom |
 //! | `key` | API keys, roles and rights |
@@ -68,6 +69,7 @@ pub mod size;
 pub mod state;
 pub mod store;
 pub mod sync;
+pub mod tenant;
 pub mod time;
 
 pub use add::AddOptions;
@@ -86,4 +88,5 @@ pub use retry::RetryPolicy;
 pub use runner::Runner;
 pub use state::State;
 pub use store::Store;
+pub use tenant::TenantSettings;
 pub use time::{Clock, Timestamp};

@@ -61,6 +61,14 @@ pub const REPEATED_RETENTION: Duration =
 pub const ORPHAN_PIECES_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Daemons on one store: the sysid has 12 bits, and 0 is not used.
 pub const SYSID_MAX: u16 = 4095;
+/// Longest text in what a daemon says of itself, in bytes, and the most sentences about layers of
+/// isolation in it.
+pub const DAEMON_TEXT_BYTES_MAX: usize = 1000;
+pub const DAEMON_LAYERS_MAX: usize = 16;
+/// How long a daemon that is gone is listed if its journal has no known jobs left.
+pub const DAEMON_GONE_RETENTION: Duration = Duration::from_secs(24 * 3600);
+/// How long a daemon that is gone is listed in any case: its disk will not come back.
+pub const DAEMON_LEFT_RETENTION: Duration = Duration::from_secs(90 * 24 * 3600);
 /// How far ids may be ahead of the clock after it was set back or in a burst: a year, because a
 /// clock that was wrong once must not stop adds until it has caught up.
 pub const ID_BORROW_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -96,6 +104,8 @@ pub const SECRET_MASKED_BYTES_MIN: usize = 4;
 pub const HANDLER_SECRETS_MAX: usize = 20;
 /// Keys that seal secrets in one key file.
 pub const SEAL_KEYS_MAX: usize = 16;
+/// Tenants with settings of their own.
+pub const TENANT_SETTINGS_MAX: usize = 100_000;
 /// Longest message of a progress report, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 1024;
 
@@ -110,8 +120,10 @@ pub const PULL_PAYLOAD_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 // What clients may set for a type or a handler.
 
-/// `weight` of a type: its share of picks.
+/// `weight` of a type, its share of picks, and of a tenant, its share of slots.
 pub const WEIGHT: Range<u32> = Range::new(1, 1000);
+/// `slots_min` and `slots_max` of a tenant.
+pub const TENANT_SLOTS: Range<u32> = Range::new(1, 100_000);
 /// `concurrency` of a type; a type that must not run is suspended instead.
 pub const CONCURRENCY: Range<u32> = Range::new(1, 1_000_000);
 /// `rate` of a type, in starts per second. The slowest is one start in eleven days.

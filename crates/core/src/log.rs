@@ -234,6 +234,37 @@ mod tests {
     }
 
     #[test]
+    fn streams_are_read_as_they_are_written() {
+        for stream in Stream::ALL {
+            assert_eq!(Stream::from_name(stream.as_str()), Some(stream));
+        }
+        assert_eq!(Stream::from_name("stdin"), None);
+    }
+
+    #[test]
+    fn the_note_on_dropped_lines_fits_into_the_bound_too() {
+        let mut newest = Newest::default();
+        assert!(newest.is_empty());
+        for number in 0..120 {
+            newest.push(Stream::Out, &(number % 10).to_string());
+        }
+        assert!(!newest.is_empty());
+        let line = "o 0\n".len();
+        assert_eq!(newest.len(), 120 * line);
+        for bytes_max in [120 * line, 120 * line + 1] {
+            assert_eq!(newest.clone().into_log(bytes_max), newest.log, "it fits");
+        }
+        for bytes_max in 60..120 * line {
+            let log = newest.clone().into_log(bytes_max);
+            assert!(log.len() <= bytes_max, "{bytes_max}");
+            let kept = log.lines().count() - 1;
+            let note = format!("[windlass] earlier output was dropped: {} lines\n", 120 - kept);
+            assert!(log.to_string().starts_with(&note), "{bytes_max}");
+            assert!(log.len() + line + "120".len() > bytes_max, "{bytes_max}: no more fits");
+        }
+    }
+
+    #[test]
     fn what_is_dropped_is_counted() {
         let live = Live::default();
         for number in 0..10 {

@@ -19,10 +19,10 @@ impl Invalid {
     }
 }
 
-/// First path segments of the HTTP door, and of its routes below `/v1` without a tenant, which are
-/// not allowed as tenant names.
-pub const TENANTS_RESERVED: [&str; 8] =
-    ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui", "keys", "secrets"];
+/// Names that a tenant cannot have: first path segments of the HTTP door, and those below `/v1`
+/// whose routes look like a tenant's.
+pub const TENANTS_RESERVED: [&str; 9] =
+    ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui", "keys", "secrets", "tenants"];
 
 /// Who owns jobs. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -130,6 +130,12 @@ mod tests {
         for bad in ["", "-a", ".a", "a b", "a/b", "a|b", "ä", "a\n", "v1", "ui", &"x".repeat(65)] {
             assert_eq!(Tenant::new(bad).unwrap_err().field, "tenant", "{bad}");
         }
+    }
+
+    #[test]
+    fn a_type_is_shown_with_its_tenant() {
+        let key = TypeKey::new("acme", "mail").unwrap();
+        assert_eq!((key.to_string(), format!("{key:?}")), ("acme/mail".into(), "acme/mail".into()));
     }
 
     #[test]

@@ -110,6 +110,9 @@ mod tests {
         let refused = |range: Range<u32>, number| range.check("weight", number).unwrap_err();
         let expected = "'weight' is a whole number from 1 to 1000, not 0";
         assert_eq!(refused(Range::new(1, 1000), 0), Invalid::new("weight", expected));
+        let given = |number| Range::new(1u32, 1000).check_if_set("weight", number);
+        assert_eq!((given(None), given(Some(1))), (Ok(()), Ok(())));
+        assert_eq!(given(Some(0)), Err(Invalid::new("weight", expected)));
         let seconds = |from, to| Range::new(Duration::from_secs(from), Duration::from_secs(to));
         let refused = seconds(1, 60).check("timeout", Duration::ZERO).unwrap_err();
         assert_eq!(refused.reason, "'timeout' is a duration from 1s to 1m, not 0ms");

@@ -1,7 +1,7 @@
-//! The text form in which stores keep handlers' options and types' settings: JSON objects with
-//! durations in milliseconds. Absent fields are left out; unknown ones are ignored, so that an
-//! older daemon can read what a newer one wrote. Numbers outside their ranges, which an older
-//! version accepted, are clamped.
+//! The text form in which stores keep handlers' options and settings of types and tenants: JSON
+//! objects with durations in milliseconds. Absent fields are left out; unknown ones are ignored, so
+//! that an older daemon can read what a newer one wrote. Numbers outside their ranges, which an
+//! older version accepted, are clamped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use crate::handler::{HandlerOptions, Limits, TypeSettings};
 use crate::network::{Destination, Network};
 use crate::retry::RetryPolicy;
 use crate::secret::SecretName;
+use crate::tenant::TenantSettings;
 
 pub fn options_to_text(options: &HandlerOptions) -> String {
     let mut map = Map::new();
@@ -92,6 +93,24 @@ pub fn settings_from_text(text: &str) -> Result<TypeSettings, String> {
         timeout: duration(&map, "timeout_ms"),
         retry: retry(&map),
         retention: duration(&map, "retention_ms"),
+    };
+    Ok(settings.clamped())
+}
+
+pub fn tenant_to_text(settings: &TenantSettings) -> String {
+    let mut map = Map::new();
+    put_number(&mut map, "weight", settings.weight);
+    put_number(&mut map, "slots_min", settings.slots_min);
+    put_number(&mut map, "slots_max", settings.slots_max);
+    Value::from(map).to_string()
+}
+
+pub fn tenant_from_text(text: &str) -> Result<TenantSettings, String> {
+    let map = object(text)?;
+    let settings = TenantSettings {
+        weight: number(&map, "weight"),
+        slots_min: number(&map, "slots_min"),
+        slots_max: number(&map, "slots_max"),
     };
     Ok(settings.clamped())
 }

@@ -135,8 +135,8 @@ impl Rule {
             Some("STARTED") => Base::Started,
             Some("FINISHED") => Base::Finished,
             _ => {
-                let reason = "a repeat is HOURLY, DAILY, WEEKLY, or begins with SCHEDULED, \
-                              STARTED or FINISHED and a comma";
+                let reason = "a repeat is 'cron: */5 * * * *' (any cron pattern), HOURLY, DAILY, \
+                              WEEKLY, or begins with SCHEDULED, STARTED or FINISHED and a comma";
                 return Err(reason.into());
             }
         };

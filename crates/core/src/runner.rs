@@ -165,3 +165,50 @@ impl Stop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::{HandlerOptions, Lang};
+    use crate::time::Timestamp;
+
+    /// Says nothing that it need not say.
+    struct Plain;
+
+    #[async_trait]
+    impl Runner for Plain {
+        fn check(&self, _: &HandlerSpec) -> Result<(), Invalid> {
+            Ok(())
+        }
+        fn batch_max(&self, _: &Handler) -> u32 {
+            1
+        }
+        async fn run(&self, _: Batch, _: Arc<dyn Reports>) {}
+        fn stop(&self, _: AttemptId, _: Stop) {}
+        fn warm(&self) -> Vec<HandlerId> {
+            Vec::new()
+        }
+        async fn close(&self) {}
+    }
+
+    #[test]
+    fn batches_at_once_are_bounded_by_the_handlers_contexts() {
+        for contexts in [None, Some(7)] {
+            let options = HandlerOptions { contexts, ..HandlerOptions::default() };
+            let spec = HandlerSpec { options, ..HandlerSpec::new(Lang::Sh, "true") };
+            let key = TypeKey::new("acme", "t").unwrap();
+            let id = JobId::new(1).unwrap();
+            let handler = Handler { id, key, created_at: Timestamp(0), spec };
+            assert_eq!(Plain.batches_max(&handler), contexts);
+        }
+        assert!(Plain.layers_missing().is_empty());
+    }
+
+    #[test]
+    fn a_log_says_why_an_attempt_was_stopped() {
+        let reasons =
+            [Stop::TimedOut, Stop::Expired, Stop::Cancelled, Stop::LeaseLost, Stop::Shutdown];
+        let texts = ["timed out", "expired", "cancelled", "lease lost", "stopped by shutdown"];
+        assert_eq!(reasons.map(Stop::as_str), texts);
+    }
+}

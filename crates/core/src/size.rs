@@ -29,9 +29,14 @@ mod tests {
 
     #[test]
     fn sizes_are_read_and_written_back() {
-        for (text, bytes) in
-            [("0B", 0), ("1B", 1), ("3KB", 3 << 10), ("512MB", 512 << 20), ("2TB", 2 << 40)]
-        {
+        for (text, bytes) in [
+            ("0B", 0),
+            ("1B", 1),
+            ("3KB", 3 << 10),
+            ("512MB", 512 << 20),
+            ("5GB", 5 << 30),
+            ("2TB", 2 << 40),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes));
             assert_eq!(format_size(bytes), text);
         }

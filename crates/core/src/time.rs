@@ -272,6 +272,77 @@ mod tests {
         }
     }
 
+    /// A process that is interrupted between each two readings, so many times.
+    struct Interrupted {
+        clock: ManualClock,
+        times: AtomicU64,
+    }
+
+    impl Interrupted {
+        fn times(times: u64) -> Interrupted {
+            let clock = ManualClock::at(Timestamp(1_800_000_000_000));
+            Interrupted { clock, times: AtomicU64::new(times) }
+        }
+    }
+
+    impl Clock for Interrupted {
+        fn now(&self) -> Timestamp {
+            let count_down = |times: u64| times.checked_sub(1);
+            let left = self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count_down);
+            if left.is_ok() {
+                self.clock.advance(Duration::from_secs(10));
+            }
+            self.clock.now()
+        }
+
+        fn steady(&self) -> Duration {
+            self.clock.steady()
+        }
+
+        fn machine_run(&self) -> i64 {
+            self.clock.machine_run()
+        }
+    }
+
+    #[test]
+    fn both_clocks_are_read_at_one_moment() {
+        let clock = Interrupted::times(3);
+        let offset = clock.clock.now().ms();
+        assert_eq!(Moment::now(&clock).offset(), offset);
+        // However often it is interrupted, it gets an answer.
+        Moment::now(&Interrupted::times(u64::MAX));
+    }
+
+    #[test]
+    fn a_machine_that_starts_again_counts_anew() {
+        let clock = ManualClock::at(Timestamp(1000));
+        clock.advance(Duration::from_secs(1));
+        let before = clock.machine_run();
+        assert_eq!((clock.now(), clock.steady()), (Timestamp(2000), Duration::from_secs(1)));
+        clock.restart_machine();
+        assert_eq!((clock.now(), clock.steady()), (Timestamp(2000), Duration::ZERO));
+        assert_ne!(clock.machine_run(), before);
+    }
+
+    #[test]
+    fn the_machines_clocks_run_and_its_run_has_a_name() {
+        let (now, steady) = (SystemClock.now(), SystemClock.steady());
+        let system = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(now.ms() > 1_750_000_000_000 && now.ms() <= system.as_millis() as i64);
+        assert!(steady > Duration::ZERO && SystemClock.steady() >= steady);
+        let digits = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let digits: String = digits.chars().filter(char::is_ascii_hexdigit).take(15).collect();
+        assert_eq!(SystemClock.machine_run(), i64::from_str_radix(&digits, 16).unwrap());
+    }
+
+    #[test]
+    fn a_time_that_has_no_text_is_written_as_the_nearest_one() {
+        assert_eq!(format_time(Timestamp(-1)), "1969-12-31T23:59:59.999Z");
+        assert!(format_time(Timestamp::NEVER).starts_with("9999-12-3"));
+        assert_eq!(format_time(Timestamp(i64::MAX)), format_time(Timestamp::NEVER));
+        assert!(format_time(Timestamp(i64::MIN)).starts_with("-009999-"));
+    }
+
     #[test]
     fn other_texts_are_refused() {
         for text in ["", "5", "s", "-5s", "1.5s", "5 s", "5S", "99999999999d", "٣s"] {

@@ -11,7 +11,7 @@ use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
 use windlass_core::secret::{SealKeyId, SecretInfo, SecretName, Unsealed};
 pub use windlass_core::store::IdempotencyKey;
-use windlass_core::store::LeaseRef;
+use windlass_core::store::{DaemonRecord, JournalId, LeaseRef};
 use windlass_core::{JobId, Sysid, Tenant, Timestamp, TypeName};
 pub use windlass_journal::AddPayload;
 
@@ -176,8 +176,28 @@ pub struct DaemonStatus {
     pub journals_left: Vec<LeftJournal>,
     /// Layers of isolation that handlers lack: a sentence for each.
     pub layers_missing: Vec<String>,
+    pub daemons: DaemonCounts,
     /// Counts of each tenant; empty when the store does not answer.
     pub tenants: BTreeMap<Tenant, TenantCounts>,
+}
+
+/// Daemons of the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonsPage {
+    pub daemons: Vec<DaemonRecord>,
+    /// Where the next page begins.
+    pub next: Option<JournalId>,
+    /// The store's time.
+    pub now: Timestamp,
+}
+
+/// How many daemons the queue has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DaemonCounts {
+    pub alive: u64,
+    pub gone: u64,
+    /// Known jobs in journals of daemons that are gone.
+    pub jobs_left: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

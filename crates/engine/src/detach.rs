@@ -11,8 +11,8 @@ use windlass_core::sync::panic_text;
 
 use crate::error::Error;
 
-/// Room for work whose caller may be gone: connections do not bound it. Beyond that, callers wait
-/// before their work begins.
+/// Memory for work that can outlive its caller, which the limit on connections does not cover. When
+/// it is used up, new callers wait.
 const ROOM_BYTES: usize = 256 * 1024 * 1024;
 /// What any such work takes beside the data that its caller counts: the work itself, and the rest
 /// of a small body, of which payloads may be slices.

@@ -10,18 +10,19 @@ use windlass_core::key::NewKey;
 use windlass_core::secret::{SecretInfo, SecretName, SecretValue};
 use windlass_core::store::sql::SqlAnswer;
 use windlass_core::store::{
-    AttemptLog, AuditList, AuditPage, Claimed, KeyRotate, LeaseRef, List, Page, TypeStats,
+    AttemptLog, AuditList, AuditPage, Claimed, JournalId, KeyRotate, LeaseRef, List, Page,
+    TypeStats,
 };
 use windlass_core::{
-    Handler, HandlerId, HandlerSpec, Job, JobId, Key, KeyId, State, Tenant, Timestamp, TypeKey,
-    TypeSettings,
+    Clock, Handler, HandlerId, HandlerSpec, Job, JobId, Key, KeyId, State, Tenant, TenantSettings,
+    Timestamp, TypeKey, TypeSettings,
 };
 use windlass_journal::SpoolWriter;
 
 use crate::accept;
 use crate::api::{
-    AddJob, Added, Caller, DaemonStatus, Ended, IdempotencyKey, JobView, KeyRefusal, LiveLog,
-    PullClaim, PullFinish, Readiness, Refusal, Rekeyed, SecretStatus, SecretUse,
+    AddJob, Added, Caller, DaemonStatus, DaemonsPage, Ended, IdempotencyKey, JobView, KeyRefusal,
+    LiveLog, PullClaim, PullFinish, Readiness, Refusal, Rekeyed, SecretStatus, SecretUse,
 };
 use crate::ask::change;
 use crate::ask::decide;
@@ -41,6 +42,7 @@ use crate::secret;
 use crate::settle::worker;
 use crate::shared::Shared;
 use crate::start::{self, Running};
+use crate::tenant;
 
 #[derive(Clone)]
 pub struct Engine {
@@ -101,7 +103,8 @@ impl Engine {
 
     /// Accepts jobs of one type, all or none. They are durable when this returns. If the caller
     /// stops waiting, plain jobs are accepted if they have reached the journal by then; those with
-    /// an idempotency key, a unique key or a parent, as if the caller had waited. All accepted jobs
+    /// an idempotency key, a unique key or a parent, or that the store confirms, as if the caller
+    /// had waited. All accepted jobs
     /// run as usual.
     pub async fn add(
         &self,
@@ -246,6 +249,18 @@ impl Engine {
         self.shared().store.type_settings_get(key).await.map_err(store_error)
     }
 
+    pub async fn tenant_settings_put(
+        &self,
+        tenant: Tenant,
+        settings: TenantSettings,
+    ) -> Result<(), Error> {
+        self.to_its_end(0, move |shared| tenant::put(shared, tenant, settings)).await
+    }
+
+    pub async fn tenant_settings_get(&self, tenant: &Tenant) -> Result<TenantSettings, Error> {
+        self.shared().store.tenant_settings_get(tenant).await.map_err(store_error)
+    }
+
     // ---- pulling workers ---------------------------------------------------------------------
 
     /// Claims jobs for a worker. If the caller stops waiting, the jobs are released.
@@ -300,7 +315,7 @@ impl Engine {
     }
 
     /// Takes due jobs by name; waits when there are none. If the caller stops waiting, the jobs
-    /// become what they were.
+    /// are released unchanged.
     pub async fn take(&self, take: Take, wait: Duration) -> Result<TakeAnswer, Error> {
         take::take(self.shared().clone(), take, wait).await
     }
@@ -399,9 +414,9 @@ impl Engine {
 
     // ---- audit ---------------------------------------------------------------------------------
 
-    /// Makes a change that has an entry in the audit before it begins, and another with its outcome
-    /// before this returns. If the caller stops waiting, both happen all the same. While the store
-    /// is away, the change does not begin.
+    /// Makes a change that has an entry in the audit before it begins, with its outcome before this
+    /// returns (later, if the store fails in between). If the caller stops waiting, both happen all
+    /// the same. While the store is away, the change does not begin.
     pub async fn audited<T: Send + 'static>(
         &self,
         act: Act,
@@ -447,7 +462,7 @@ impl Engine {
         secret::list(self.shared(), tenant).await
     }
 
-    /// Which of these secrets there are not.
+    /// Those of these names for which no secret is set.
     pub async fn secret_missing(
         &self,
         tenant: &Tenant,
@@ -473,8 +488,22 @@ impl Engine {
 
     // ---- operating -----------------------------------------------------------------------------
 
+    /// The engine's clock, which follows the store's.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.shared().clock.clone()
+    }
+
     pub async fn status(&self) -> DaemonStatus {
         read::status(self.shared()).await
+    }
+
+    /// All daemons of the queue, by number, behind `after`: at most `limit` of them.
+    pub async fn daemons(
+        &self,
+        after: Option<JournalId>,
+        limit: usize,
+    ) -> Result<DaemonsPage, Error> {
+        read::daemons(self.shared(), after, limit).await
     }
 
     pub async fn readiness(&self) -> Readiness {
@@ -489,6 +518,8 @@ impl Engine {
     /// Stops or restarts picking; adds and claims of workers continue.
     pub fn set_picking(&self, picking: bool) {
         self.shared().picking.store(picking, Ordering::SeqCst);
+        // Other daemons show it.
+        self.shared().daemon.contact.beat_wanted.notify_one();
         self.shared().ready.look();
     }
 }

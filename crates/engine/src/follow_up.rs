@@ -1,7 +1,7 @@
 //! What follows a change of the store: log lines, metrics, stopped attempts, and announcements to
 //! waiting requests, the scheduler, the dispatcher and waiting workers. Whatever part of the engine
 //! made the change, its effects are handled here (those of ingest in `ingest::arrival`, and
-//! of jobs that are handed back in `claim::pull` and `claim::untake`).
+//! of jobs that are handed back in `claim::pull`, `claim::untake` and `house::beat`).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -147,6 +147,30 @@ fn note_end(
     event::ended(job, ended, run, what);
 }
 
+/// A client cancelled a job, and its attempts have been stopped.
+pub(crate) fn cancelled(shared: &Shared, before: &Job) {
+    if before.lease.is_some_and(|lease| !lease.on_beat) {
+        note_held(shared, before);
+        event::returned(before, "cancelled");
+    }
+    shared.job_waiters.wake(&before.id);
+    shared.ready.announce_room(&before.key);
+    look_for_family(shared, before);
+}
+
+/// A client removed a job.
+pub(crate) fn removed(shared: &Shared, before: &Job) {
+    shared.job_waiters.wake(&before.id);
+    look_for_family(shared, before);
+}
+
+/// A client requested ended jobs of a type again.
+pub(crate) fn rerun(shared: &Shared, key: &TypeKey, jobs: u64) {
+    if jobs > 0 {
+        shared.ready.announce([(key.clone(), jobs)]);
+    }
+}
+
 /// Counts how long an outside worker has held a job, and returns it.
 pub(crate) fn note_held(shared: &Shared, job: &Job) -> Duration {
     let now = shared.now();
@@ -167,7 +191,7 @@ pub(crate) fn given_up(shared: &Shared, jobs: &[Job], ended: Ended) {
 }
 
 /// After a change of a job, its parent or its children may run.
-pub(crate) fn look_for_family(shared: &Shared, job: &Job) {
+fn look_for_family(shared: &Shared, job: &Job) {
     if is_in_family(job) {
         shared.ready.look();
     }

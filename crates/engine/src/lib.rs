@@ -19,6 +19,7 @@
 //! | `key` | API keys: a copy in memory, against which requests are checked |
 //! | `audit` | who changed what, and who was refused |
 //! | `secret` | secrets of handlers: sealed for the store, opened for a batch |
+//! | `tenant` | settings of tenants: what changed is applied |
 //! | `follow_up` | what follows a change of the store: log lines, metrics, announcements |
 //! | `detach` | work that continues if its caller disconnects |
 //! | `ready` | announces jobs that may run: to the scheduler, the dispatcher, waiting workers |
@@ -54,10 +55,11 @@ mod secret;
 mod settle;
 mod shared;
 mod start;
+mod tenant;
 
 pub use ask::read::PayloadReader;
 pub use claim::untake::{PayloadBefore, Taken};
 pub use engine::Engine;
 pub use error::Error;
-pub use options::{Fairness, Options, Parts};
+pub use options::{Fairness, Identity, Options, Parts};
 pub use windlass_journal::RealDisk;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use windlass_core::add::Durable;
 use windlass_core::secret::SealKeys;
 use windlass_core::{Clock, Maxima, RetryPolicy, Runner, Store, Sysid, Tenant};
 use windlass_journal::Disk;
@@ -22,16 +23,32 @@ pub struct Parts {
 /// How picks are distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fairness {
-    /// Pick a tenant, then one of its types: many types give a tenant no advantage.
+    /// Pick the tenant that has used the least time of slots for its weight, then one of its types:
+    /// neither many types nor long jobs give a tenant an advantage.
     Tenant,
+    /// Pick a random tenant, then one of its types: each tenant gets as many picks.
+    Draw,
     /// Treat all types of all tenants alike.
     Type,
 }
 
+/// How a daemon shows itself to operators.
+#[derive(Debug, Clone, Default)]
+pub struct Identity {
+    /// The name of its machine.
+    pub host: String,
+    pub version: String,
+    /// The address where it serves clients.
+    pub listen: String,
+}
+
 #[derive(Debug, Clone)]
 pub struct Options {
+    pub identity: Identity,
     /// Contains `journal/` and `payload/`.
     pub data_dir: PathBuf,
+    /// What the answer to an add promises that does not say so itself.
+    pub accept: Durable,
     /// Use only this sysid; any free one when `None`.
     pub sysid: Option<Sysid>,
     pub fairness: Fairness,
@@ -79,7 +96,9 @@ pub struct Options {
 impl Options {
     pub fn new(data_dir: PathBuf) -> Options {
         Options {
+            identity: Identity::default(),
             data_dir,
+            accept: Durable::Journal,
             sysid: None,
             fairness: Fairness::Tenant,
             tenants: None,

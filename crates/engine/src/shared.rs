@@ -31,11 +31,12 @@ use crate::options::{Options, Parts};
 use crate::ready::ReadySignals;
 use crate::schedule::{Scheduler, Slots};
 use crate::settle::queue::{SettleItem, SettleQueue};
+use crate::tenant::TenantsSeen;
 
 pub(crate) struct Shared {
     pub store: Arc<dyn Store>,
     pub runner: Arc<dyn Runner>,
-    pub clock: DaemonClock,
+    pub clock: Arc<DaemonClock>,
     pub journal: Journal,
     pub disk: Arc<dyn Disk>,
     pub options: Options,
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub catalogue: Catalogue,
     pub idempotencies: Idempotencies,
     pub keys: KeyTable,
+    pub tenants_seen: TenantsSeen,
     pub audit: AuditLog,
     /// The keys of secrets, outside of the store.
     pub seal_keys: Arc<dyn SealKeys>,
@@ -102,10 +104,11 @@ impl Shared {
             disk: parts.disk,
             health: Arc::new(Health::new(metrics.clone(), parts.clock.clone())),
             metrics,
-            clock: DaemonClock::new(parts.clock),
+            clock: Arc::new(DaemonClock::new(parts.clock)),
             catalogue: Catalogue::new(options.maxima.clone()),
             idempotencies: Idempotencies::default(),
             keys: KeyTable::default(),
+            tenants_seen: TenantsSeen::default(),
             audit: AuditLog::new(grant.boot),
             seal_keys: parts.seal_keys,
             keyed_room: Room::default(),

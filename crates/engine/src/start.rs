@@ -34,6 +34,7 @@ use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::settle::service::Settle;
 use crate::shared::Shared;
+use crate::tenant::{self, TenantWatch};
 
 /// Another daemon may be taking over the journal of our number, which takes a moment.
 const LOCK_TRIES_MAX: usize = 100;
@@ -71,7 +72,11 @@ pub(crate) async fn start(
         Ok(opened) => {
             let running = spawn_services(parts, options, metrics, grant, opened);
             // No request is refused because its key has not been read yet.
-            if let Err(error) = key::refresh(&running.shared).await {
+            let read = async {
+                key::refresh(&running.shared).await?;
+                tenant::refresh(&running.shared).await
+            };
+            if let Err(error) = read.await {
                 let _ = running.stop().await;
                 return Err(error);
             }
@@ -170,6 +175,7 @@ fn spawn_services(
     starters.spawn(Unhandled::new(shared.clone()), quiet(), stop_starters.clone());
     starters.spawn(Purge { shared: shared.clone() }, quiet(), stop_starters.clone());
     starters.spawn(KeyWatch { shared: shared.clone() }, quiet(), stop_starters.clone());
+    starters.spawn(TenantWatch { shared: shared.clone() }, quiet(), stop_starters.clone());
     let clock = ClockWatch::new(shared.clock.machine(), shared.metrics.clone());
     starters.spawn(clock, quiet(), stop_starters.clone());
     let adopted = watch::Sender::new(false);

@@ -11,6 +11,8 @@
 mod adopt;
 #[path = "engine/attempt.rs"]
 mod attempt;
+#[path = "engine/audit.rs"]
+mod audit;
 #[path = "engine/beat.rs"]
 mod beat;
 #[path = "engine/claim.rs"]
@@ -42,6 +44,8 @@ mod service;
 mod settle;
 #[path = "engine/take.rs"]
 mod take;
+#[path = "engine/tenant.rs"]
+mod tenant;
 #[path = "engine/untake.rs"]
 mod untake;
 #[path = "engine/worker.rs"]

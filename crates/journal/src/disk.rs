@@ -234,6 +234,8 @@ impl DiskFile for File {
 
 #[cfg(test)]
 mod tests {
+    use windlass_faulty_disk::FaultyDisk;
+
     use super::*;
 
     #[test]
@@ -282,5 +284,26 @@ mod tests {
         fs::write(dir.join(LOCK_NAME), "").unwrap();
         assert_eq!(kind(RealDisk.remove_dir(&dir)), Ok(()));
         assert!(!RealDisk.is_dir(&dir));
+    }
+
+    #[test]
+    fn what_was_synced_survives_a_power_cut_and_nothing_else() {
+        let [root, left] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let disk = FaultyDisk::new(root.path()).unwrap();
+        disk.run(|| {
+            for (name, is_synced) in [("synced", true), ("written", false)] {
+                let file = RealDisk.create(&root.path().join(name)).unwrap();
+                file.write_at(b"abc", 0).unwrap();
+                if is_synced {
+                    file.sync().unwrap();
+                }
+            }
+            RealDisk.sync_dir(root.path()).unwrap();
+            RealDisk.create(&root.path().join("unnamed")).unwrap().sync().unwrap();
+        });
+        disk.power_cut(left.path(), None).unwrap();
+        let mut files = RealDisk.list(left.path()).unwrap();
+        files.sort();
+        assert_eq!(files, [("synced".to_owned(), 3), ("written".to_owned(), 0)]);
     }
 }

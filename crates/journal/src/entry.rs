@@ -59,8 +59,9 @@ pub struct Stats {
     pub unread_records: u64,
     /// Size of these in the files, without spooled payloads.
     pub unread_bytes: u64,
-    /// The oldest of them.
+    /// The oldest and the newest of them.
     pub unread_oldest: Option<JobId>,
+    pub unread_newest: Option<JobId>,
     pub segments: usize,
     /// Size of all segments, without spooled payloads.
     pub disk_bytes: u64,

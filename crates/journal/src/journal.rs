@@ -182,6 +182,7 @@ impl Journal {
             unread_records: state.unread.records(),
             unread_bytes: state.unread.bytes(),
             unread_oldest: state.unread.oldest(),
+            unread_newest: state.unread.newest_id(),
             segments: state.segments.len(),
             disk_bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
             id_newest: self.id_newest(),

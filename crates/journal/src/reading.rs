@@ -18,7 +18,7 @@ use crate::unread::Ticket;
 /// Larger reads do not happen on the caller's thread.
 const READ_INLINE_BYTES_MAX: usize = 256 * 1024;
 /// Maximum number of chunks that a search for the newest records reads.
-const NEWEST_CHUNKS_MAX: usize = 32;
+pub(crate) const NEWEST_CHUNKS_MAX: usize = 32;
 /// How long `readable` relies on the clock and the timer to agree.
 const RECHECK_MAX: Duration = Duration::from_secs(1);
 

@@ -86,6 +86,12 @@ impl Unread {
         self.waiting.front().into_iter().chain(held).map(|chunk| chunk.first).min()
     }
 
+    /// The newest record that is not committed.
+    pub(crate) fn newest_id(&self) -> Option<JobId> {
+        let held = self.held.values().filter_map(|held| held.chunks.last());
+        self.waiting.back().into_iter().chain(held).map(|chunk| chunk.last).max()
+    }
+
     pub(crate) fn is_waiting(&self) -> bool {
         !self.paused && !self.waiting.is_empty()
     }

@@ -5,9 +5,9 @@
 -- Numbers of the store itself. `boot` is the newest boot number of a daemon. `synced` is written by
 -- a synced commit that has nothing else to write. `revision` is the newest revision of a type.
 -- `clock_offset` is how far the wall clock is ahead of the machine's clock since boot, for the boot
--- that `machine_run` identifies. `key_revision` is the newest revision of an API key. `journal` is
--- how far each journal has been inserted; it is in this table, near `revision`, because most inserts
--- write both.
+-- that `machine_run` identifies. `key_revision` is the newest revision of an API key, and
+-- `tenant_revision` that of the settings of a tenant. `journal` is how far each journal has been
+-- inserted; it is in this table, near `revision`, because most inserts write both.
 CREATE TABLE meta (
     name  TEXT NOT NULL,
     id    INTEGER NOT NULL DEFAULT 0,
@@ -16,7 +16,7 @@ CREATE TABLE meta (
 ) WITHOUT ROWID;
 INSERT INTO meta (name, value)
 VALUES ('boot', 0), ('synced', 0), ('revision', 0), ('machine_run', 0), ('clock_offset', 0),
-       ('key_revision', 0);
+       ('key_revision', 0), ('tenant_revision', 0);
 
 CREATE TABLE sysid (
     sysid      INTEGER PRIMARY KEY,
@@ -24,6 +24,27 @@ CREATE TABLE sysid (
     expires_at INTEGER NOT NULL,
     released   INTEGER NOT NULL,
     id_newest  INTEGER
+);
+
+-- What daemons say of themselves with their beats, and the jobs of their journals that were not in
+-- the store then: `oldest` and `newest` are ids.
+CREATE TABLE daemon (
+    journal        INTEGER PRIMARY KEY,
+    sysid          INTEGER NOT NULL,
+    boot           INTEGER NOT NULL,
+    beat_at        INTEGER NOT NULL,
+    started_at     INTEGER NOT NULL,
+    host           TEXT NOT NULL,
+    version        TEXT NOT NULL,
+    listen         TEXT NOT NULL,
+    picking        INTEGER NOT NULL,
+    running        INTEGER NOT NULL,
+    jobs           INTEGER NOT NULL,
+    bytes          INTEGER NOT NULL,
+    oldest         INTEGER,
+    newest         INTEGER,
+    -- One in a line.
+    layers_missing TEXT NOT NULL
 );
 
 -- Types are never removed, so that every process may cache their ids.
@@ -309,6 +330,14 @@ CREATE TABLE secret (
     sealed     BLOB NOT NULL,
     PRIMARY KEY (tenant, name)
 );
+
+-- Settings of tenants, as JSON. `rev` is the `tenant_revision` of `meta` when they were put last.
+CREATE TABLE tenant (
+    name     TEXT PRIMARY KEY,
+    settings TEXT NOT NULL,
+    rev      INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX tenant_changed ON tenant (rev);
 
 -- A job as callers see it.
 CREATE VIEW job_now AS

@@ -72,6 +72,7 @@ pub(crate) fn follow(tx: &mut Tx<'_>, moment: Moment, step: i64) -> Result<()> {
     conn.prepare_cached("UPDATE sysid SET expires_at = expires_at + ?1")?.execute([step])?;
     let leases = "UPDATE lease SET expires_at = expires_at + ?1 WHERE expires_at < ?2";
     conn.prepare_cached(leases)?.execute([step, Timestamp::NEVER.ms()])?;
+    conn.prepare_cached("UPDATE piece_waiting SET put_at = put_at + ?1")?.execute([step])?;
     let next = "SELECT id FROM deferred ORDER BY run_at, id LIMIT ?1";
     for id in change::ids(conn, next, [WAITS_MOVED_MAX])? {
         let found = row::find_undamaged(conn, id)?;

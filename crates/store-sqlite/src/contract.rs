@@ -18,19 +18,19 @@ use windlass_core::name::{Tenant, TypeKey, TypeName};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
     Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
-    ChangedTypes, Changes, Claim, Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error,
-    GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision,
-    KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue,
-    SettleAnswer, Settled, Settlement, Settles, SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant,
-    SysidRenew, SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
+    ChangedTypes, Changes, Claim, Claimed, Claims, DaemonRecord, Daemons, Decides, Durability,
+    EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId,
+    KeyRevision, KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew,
+    Requeue, SettleAnswer, Settled, Settlement, Settles, SqlAnswer, SqlAsk, SqlStore, Store,
+    SysidGrant, SysidRenew, SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Payload, Sysid};
 
 use crate::tx::Tx;
 use crate::{
-    SqliteStore, audit, change, claim, edit, handler, housekeeping, insert, key, read, settle,
-    sysid, take, type_row, waiting,
+    SqliteStore, audit, change, claim, daemon, edit, handler, housekeeping, insert, key, read,
+    settle, sysid, take, type_row, waiting,
 };
 
 const SYNCED: Durability = Durability::Synced;
@@ -60,6 +60,14 @@ impl Daemons for SqliteStore {
 
     async fn sysid_list(&self) -> Result<Vec<Sysid>, Error> {
         self.read_at(sysid::list).await
+    }
+
+    async fn daemon_list(
+        &self,
+        after: Option<JournalId>,
+        limit: usize,
+    ) -> Result<Vec<DaemonRecord>, Error> {
+        self.read_at(move |conn, now| daemon::list(conn, now, after, limit)).await
     }
 
     async fn id_newest(&self) -> Result<Option<JobId>, Error> {

@@ -25,9 +25,11 @@
 //! | `family`, `extra`, `aside` | parents and children, and other things that few jobs have |
 //! | `read`, `row` | the verbs that read jobs, and their rows |
 //! | `waiting` | which types are open, in pages |
-//! | `type_row`, `handler`, `sysid`, `key` | types, handlers, daemons, API keys |
+//! | `type_row`, `handler`, `sysid`, `key` | types, handlers, numbers of daemons, API keys |
+//! | `daemon` | what daemons say of themselves |
 //! | `audit` | the audit |
 //! | `secret` | secrets of handlers, sealed |
+//! | `tenant` | settings of tenants |
 //! | `error` | translates SQLite's error codes |
 //!
 //! Several daemons on one machine may open the same file. Every write takes the file's lock first
@@ -41,6 +43,7 @@ mod change;
 mod claim;
 mod clock;
 mod contract;
+mod daemon;
 mod doubt;
 mod edit;
 mod error;
@@ -66,6 +69,7 @@ mod secret;
 mod settle;
 mod sysid;
 mod take;
+mod tenant;
 mod turn;
 mod tx;
 mod type_row;

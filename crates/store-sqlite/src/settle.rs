@@ -173,7 +173,8 @@ fn settle_one(
         Verdict::Release { after: pause } => {
             after(Event::Release);
             let run_at = pause.map(|pause| now + pause);
-            let given_back = Attempts { number: leased.attempt - 1, started_at: None };
+            let given_back =
+                Attempts { number: leased.attempt.saturating_sub(1), started_at: None };
             queue_again(tx, &leased, settlement, given_back, run_at)?;
         }
     }

@@ -8,6 +8,7 @@ use windlass_core::store::{Error, SysidGrant, SysidRenew, SysidReserve};
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, Sysid};
 
+use crate::daemon;
 use crate::error::{Failure, Result};
 use crate::row;
 use crate::tx::Tx;
@@ -32,6 +33,7 @@ pub(crate) fn reserve(tx: &mut Tx<'_>, reserve: &SysidReserve) -> Result<SysidGr
            SET boot = excluded.boot, expires_at = excluded.expires_at, released = 0";
     let until = (now + reserve.lease).ms();
     conn.prepare_cached(take)?.execute(params![sysid.get(), boot.0, until])?;
+    daemon::forget_old(tx)?;
     Ok(SysidGrant { sysid, boot })
 }
 
@@ -45,10 +47,13 @@ pub(crate) fn renew(tx: &mut Tx<'_>, renew: &SysidRenew) -> Result<Timestamp> {
     let now = tx.now;
     let (id_newest, until) = (renew.id_newest.map(JobId::get), now + renew.lease);
     let values = params![sysid.get(), boot.0, until.ms(), id_newest];
-    match tx.conn.prepare_cached(prolong)?.execute(values)? {
-        0 => Err(not_yours(sysid)),
-        _ => Ok(now),
+    if tx.conn.prepare_cached(prolong)?.execute(values)? == 0 {
+        return Err(not_yours(sysid));
     }
+    if let Some(report) = &renew.report {
+        daemon::put(tx, renew.grant, report)?;
+    }
+    Ok(now)
 }
 
 pub(crate) fn boot_next(tx: &mut Tx<'_>) -> Result<Boot> {
@@ -87,7 +92,7 @@ pub(crate) fn release(tx: &mut Tx<'_>, sysid: Sysid, boot: Boot) -> Result<()> {
     let release = "UPDATE sysid SET released = 1, expires_at = min(expires_at, ?3)
                    WHERE sysid = ?1 AND boot = ?2";
     tx.conn.prepare_cached(release)?.execute(params![sysid.get(), boot.0, now.ms()])?;
-    Ok(())
+    daemon::leave(tx, SysidGrant { sysid, boot })
 }
 
 pub(crate) fn list(conn: &Connection, now: Timestamp) -> Result<Vec<Sysid>> {

@@ -135,7 +135,7 @@ impl Writer {
     }
 
     /// Runs an operation in a transaction and returns after its commit. `jobs` is roughly how many
-    /// jobs it touches. It runs again, alone, if another operation spoiled the transaction.
+    /// jobs it touches. It runs again if another operation spoiled the transaction.
     pub(crate) async fn write<T, F>(
         &self,
         durability: Durability,
@@ -186,8 +186,9 @@ type CommandResult = std::result::Result<(), Error>;
 enum GroupResult {
     /// One result per operation.
     Answers(Vec<CommandResult>),
-    /// It was rolled back because of one operation: each has to run alone.
-    Spoiled,
+    /// It was rolled back because of the operation at this place, or because of all together if
+    /// there is none at this place.
+    Spoiled(usize),
 }
 
 /// An operation without a caller that makes due jobs ready.
@@ -195,6 +196,17 @@ fn promotion() -> Box<dyn Command> {
     let run = queue::promote as fn(&mut Tx<'_>) -> Result<bool>;
     let (durability, (reply, _)) = (Durability::Relaxed, oneshot::channel());
     Box::new(Operation { durability, jobs: 0, run, value: None, reply })
+}
+
+/// The parts of a group around the operation that spoiled it, in order; its operations one by one
+/// if none of them alone did. Each part has fewer operations than the group.
+fn around(mut group: Group, place: usize) -> Vec<Group> {
+    if place >= group.len() {
+        return group.into_iter().map(|command| vec![command]).collect();
+    }
+    let after = group.split_off(place + 1);
+    let spoiler = group.split_off(place);
+    [group, spoiler, after].into_iter().filter(|part| !part.is_empty()).collect()
 }
 
 impl Thread {
@@ -248,22 +260,24 @@ impl Thread {
         }
     }
 
-    fn settle_group(&mut self, mut group: Group) {
-        match self.run_group(&mut group) {
-            GroupResult::Answers(answers) => {
-                for (command, answer) in group.into_iter().zip(answers) {
-                    command.answer(answer);
+    /// Answers all operations. One that spoils the transaction of its group runs alone; those
+    /// before and after it stay together, so that it costs them a few commits, and not one each.
+    fn settle_group(&mut self, group: Group) {
+        let mut parts = vec![group];
+        while let Some(mut group) = parts.pop() {
+            match self.run_group(&mut group) {
+                GroupResult::Answers(answers) => {
+                    for (command, answer) in group.into_iter().zip(answers) {
+                        command.answer(answer);
+                    }
                 }
-            }
-            GroupResult::Spoiled => {
-                for command in group {
-                    self.settle_group(vec![command]);
-                }
+                // The last part comes first, because the next one is popped from the end.
+                GroupResult::Spoiled(place) => parts.extend(around(group, place).into_iter().rev()),
             }
         }
     }
 
-    /// Runs one transaction. A group of one is never `Spoiled`, so the recursion ends.
+    /// Runs one transaction. A group of one is never `Spoiled`.
     fn run_group(&mut self, group: &mut Group) -> GroupResult {
         let synced = group.iter().any(|c| c.durability() == Durability::Synced);
         let durability = if synced { Durability::Synced } else { Durability::Relaxed };
@@ -277,12 +291,13 @@ impl Thread {
         }
         // Operations contain code of callers, such as decisions: a panic is only its caller's
         // error.
-        let ran = Error::caught("an operation", || self.run_operations(group, synced));
+        let mut place = 0;
+        let ran = Error::caught("an operation", || self.run_operations(group, synced, &mut place));
         let (answers, wrote) = match ran.flatten() {
             Ok(ran) => ran,
             Err(error) => {
                 self.roll_back();
-                return if operations == 1 { all(error) } else { GroupResult::Spoiled };
+                return if operations == 1 { all(error) } else { GroupResult::Spoiled(place) };
             }
         };
         if let Err(failure) = self.commit(synced, wrote) {
@@ -298,11 +313,13 @@ impl Thread {
     }
 
     /// Runs all operations up to the commit. Returns a result for each, and whether anything was
-    /// written. An error requires a rollback of the whole transaction.
+    /// written. An error or a panic requires a rollback of the whole transaction; `place` says then
+    /// which operation it came from.
     fn run_operations(
         &mut self,
         group: &mut Group,
         synced: bool,
+        place: &mut usize,
     ) -> std::result::Result<(Vec<CommandResult>, bool), Error> {
         let conn = &self.conn;
         let translated = |failure: Failure| failure.translate(&self.path);
@@ -318,6 +335,7 @@ impl Thread {
                 return Err(error.clone());
             }
             answers.push(answer);
+            *place = answers.len();
         }
         tx.apply_counts().map_err(translated)?;
         let due_left = tx.due_left;

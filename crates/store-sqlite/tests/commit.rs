@@ -156,6 +156,8 @@ async fn an_operation_that_fails_half_way_does_not_spoil_its_neighbours() {
     other.execute_batch("ROLLBACK").unwrap();
     neighbours.join_all().await;
     assert!(matches!(failing.await.unwrap(), Err(Error::Conflict(_))));
+    let commits = watched.commits().len();
+    assert!(commits < NEIGHBOURS as usize / 2, "its neighbours stay together: {commits} commits");
 
     let stats = watched.store.type_stats(None).await.unwrap();
     assert_eq!(stats.len(), 1, "the type of the failed call is gone");

@@ -116,7 +116,10 @@ async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
         turns.push(transactions(&look) - before);
         turnstile.unlock().unwrap();
         waiting.execute_batch("ROLLBACK").unwrap();
-        store.sysid_renew(SysidRenew { grant, lease, id_newest: None }).await.unwrap();
+        store
+            .sysid_renew(SysidRenew { grant, lease, id_newest: None, report: None })
+            .await
+            .unwrap();
     }
     turns.sort();
     let most = turns[ROUNDS - 1];

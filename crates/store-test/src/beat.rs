@@ -27,7 +27,7 @@ async fn granted(store: &Subject, number: u16, now: Timestamp) -> SysidGrant {
 }
 
 async fn beat(store: &Subject, grant: SysidGrant, now: Timestamp) {
-    let renew = SysidRenew { grant, lease: LEASE, id_newest: None };
+    let renew = SysidRenew { grant, lease: LEASE, id_newest: None, report: None };
     store.at(now).sysid_renew(renew).await.unwrap();
 }
 

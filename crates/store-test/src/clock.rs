@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use windlass_core::store::{Hold, SysidGrant, SysidRenew, SysidReserve};
+use bytes::Bytes;
+use windlass_core::limit::ORPHAN_PIECES_AGE;
+use windlass_core::store::{Hold, Piece, SysidGrant, SysidRenew, SysidReserve};
 use windlass_core::{Extra, NewJob, Timestamp};
 
 use crate::Harness;
@@ -95,7 +97,7 @@ pub async fn a_daemons_number_and_its_leases_last_as_long_as_they_were_to(harnes
         assert!(expired(&store, 5).await.is_empty());
         assert_eq!(expired(&store, 1).await, [1]);
         assert_eq!(store.sysid_list().await.unwrap(), []);
-        let renew = SysidRenew { grant, lease: LEASE, id_newest: None };
+        let renew = SysidRenew { grant, lease: LEASE, id_newest: None, report: None };
         assert_eq!(store.sysid_renew(renew).await.unwrap(), store.now(), "the store's time");
         assert!(expired(&store, 9).await.is_empty());
     }
@@ -140,6 +142,18 @@ pub async fn a_lent_job_stays_lent_as_long_as_it_was_to(harness: &dyn Harness) {
         assert!(store.claim("t", 1, store.now() + Duration::from_secs(29)).await.is_empty());
         store.claim_one("t", store.now() + Duration::from_secs(1)).await;
     }
+}
+
+/// Their job is still in a journal.
+pub async fn pieces_wait_for_their_job_as_long_as_they_were_to(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let bytes = Bytes::from_static(b"piece");
+    store.payload_put(vec![Piece { id: id(1), index: 0, bytes }]).await.unwrap();
+    set(&store, NOW + ORPHAN_PIECES_AGE).await;
+    store.job_purge(10).await.unwrap();
+    assert!(store.payload_piece(id(1), 0).await.unwrap().is_some(), "they have just been put");
+    store.at(store.now() + ORPHAN_PIECES_AGE).job_purge(10).await.unwrap();
+    assert!(store.payload_piece(id(1), 0).await.unwrap().is_none());
 }
 
 pub async fn a_job_that_is_to_run_at_a_time_of_day_waits_for_it(harness: &dyn Harness) {

@@ -213,6 +213,7 @@ pub async fn a_type_that_workers_claim_is_not_given_up(harness: &dyn Harness) {
     store.at(after(20)).job_claim(claim_of(vec![pick("t", 1)])).await.unwrap();
     let give_up = |seconds| store.at(after(60)).job_give_up(unhandled("t", seconds));
     assert_eq!(give_up(50).await.unwrap(), [], "claimed from since then");
+    assert_eq!(give_up(40).await.unwrap(), [], "claimed from at that moment");
     assert_eq!(numbers(&give_up(30).await.unwrap()), [2, 3], "not claimed from since then");
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use windlass_core::job::Ended;
+use windlass_core::limit::ORPHAN_RETENTION;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{Changed, Claimed, Settled, Settlement};
@@ -254,7 +255,10 @@ pub async fn a_purged_parent_leaves_no_child_paused(harness: &dyn Harness) {
     assert_eq!(store.at(after(9)).job_purge(9).await.unwrap(), 1);
     assert_eq!(store.state(2).await, CANCELLED);
     assert_eq!(store.get(2).await.finished_at, Some(after(9)));
-    assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(9).await.unwrap(), 1);
+    let its_time = after(9) + ORPHAN_RETENTION;
+    let just_before = its_time - Duration::from_millis(1);
+    assert_eq!(store.at(just_before).job_purge(9).await.unwrap(), 0);
+    assert_eq!(store.at(its_time).job_purge(9).await.unwrap(), 1);
 }
 
 pub async fn only_a_paused_parent_is_woken(harness: &dyn Harness) {

@@ -75,7 +75,7 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
     let progress = Progress { percent: 1.0, message: String::new(), at: NOW };
     let answered = answered! { store;
         sysid_reserve(SysidReserve { wanted: None, lease: LEASE })
-        sysid_renew(SysidRenew { grant, lease: LEASE, id_newest: None })
+        sysid_renew(SysidRenew { grant, lease: LEASE, id_newest: None, report: None })
         sysid_release(grant.sysid, grant.boot)
         boot_next()
         sysid_list()

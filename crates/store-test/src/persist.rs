@@ -140,7 +140,7 @@ pub async fn s0_58_numbers_boots_and_marks_are_still_there(harness: &dyn Harness
     let store = Subject::fresh(harness).await;
     let reserve = |wanted| SysidReserve { wanted, lease: LEASE };
     let grant = store.sysid_reserve(reserve(Some(sysid(7)))).await.unwrap();
-    let noting = SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)) };
+    let noting = SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)), report: None };
     store.at(after(10)).sysid_renew(noting).await.unwrap();
     let mark = Some(JournalMark { journal: journal(7), from: None, position: id(5) });
     let record = IdempotencyRecord {

@@ -5,23 +5,27 @@ use std::time::Duration;
 
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::Token;
+use windlass_core::retry::Verdict;
 use windlass_core::store::{
     Added, Claim, Durability, Error, Hold, IdempotencyRecord, Insert, Inserted, Insertion,
     JournalMark, Settled, SysidRenew, SysidReserve,
 };
-use windlass_core::{JobId, State};
+use windlass_core::time::Timestamp;
+use windlass_core::{JobId, NewJob, State};
 
 use crate::Harness;
 use crate::add::{add_of, keyed};
 use crate::fixture::{
-    FINISHED, LEASE, NOW, Subject, acme, after, claim_of, handler_spec, id, job, journal, key,
-    lease_ref, pick, release, settlement, sysid,
+    FINISHED, LEASE, NOW, Subject, acme, after, claim_of, claimed_numbers, handler_spec, id, job,
+    journal, key, lease_ref, pick, priority, release, settlement, sysid,
 };
 use crate::kin::{glob, take};
 
 /// Adds that another daemon may miss before it must have been notified of one.
 const ADDS_UNHEARD_MAX: i64 = 100;
 const BETWEEN_ADDS: Duration = Duration::from_millis(100);
+/// How long a change of a type may take to be heard of.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn two(harness: &dyn Harness) -> Option<(Subject, Subject)> {
     let first = Subject::fresh(harness).await;
@@ -129,6 +133,37 @@ pub async fn with_wakes_one_hears_of_what_the_other_added(harness: &dyn Harness)
     panic!("the other daemon heard nothing of {ADDS_UNHEARD_MAX} jobs");
 }
 
+pub async fn with_wakes_one_hears_of_every_change_of_a_type(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    if !second.capabilities().wakes {
+        return;
+    }
+    let hears = async |within| tokio::time::timeout(within, second.changed()).await.is_ok();
+    let mut number = 0;
+    while !hears(BETWEEN_ADDS).await {
+        number += 1;
+        assert!(number <= ADDS_UNHEARD_MAX, "the other daemon does not listen");
+        first.add([job(number)]).await;
+    }
+    for change in ["handler", "settings", "suspend", "resume", "delete"] {
+        // What is still under way is not of this change.
+        while hears(BETWEEN_ADDS).await {}
+        match change {
+            "handler" => {
+                let spec = handler_spec();
+                first.handler_put(id(7), &key("t"), spec).await.unwrap();
+            }
+            "settings" => {
+                let settings = TypeSettings { concurrency: Some(3), ..TypeSettings::default() };
+                first.type_settings_put(&key("t"), settings).await.unwrap();
+            }
+            "delete" => assert!(first.handler_delete(&key("t")).await.unwrap()),
+            _ => first.type_suspend(&key("t"), change == "suspend").await.unwrap(),
+        }
+        assert!(hears(PATIENCE).await, "of {change}");
+    }
+}
+
 pub async fn s0_48_they_never_claim_the_same_job(harness: &dyn Harness) {
     const JOBS: i64 = 1000;
     let Some((first, second)) = two(harness).await else { return };
@@ -156,6 +191,34 @@ pub async fn s0_48_they_never_claim_the_same_job(harness: &dyn Harness) {
     let running = second.stats("t", NOW).await.expect("the type is there").running;
     assert_eq!(running, JOBS as u64);
     assert_eq!(second.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));
+}
+
+/// A store that remembers where a queue begins must notice jobs that come before that place.
+pub async fn a_job_before_those_that_were_claimed_comes_next(harness: &dyn Harness) {
+    const JOBS: i64 = 60;
+    let Some((first, second)) = two(harness).await else { return };
+    first.add((1..=JOBS).map(job)).await;
+    for round in 1..=JOBS / 3 {
+        let claimed = first.claim("t", 2, after(5)).await;
+        assert_eq!(claimed_numbers(&claimed), [2 * round - 1, 2 * round]);
+        let earlier = NewJob { run_at: Timestamp(NOW.ms() - round), ..job(100 + round) };
+        second.add([earlier]).await;
+        let next = first.claim("t", 1, after(5)).await.remove(0);
+        assert_eq!(next.job.id, id(100 + round), "it has been due the longest");
+        second.settle(settlement(&next, Verdict::Release { after: None })).await;
+        let next = first.claim("t", 1, after(5)).await;
+        assert_eq!(claimed_numbers(&next), [100 + round], "it was released");
+        let urgent = NewJob { priority: priority(600 + round), ..job(200 + round) };
+        second.add([urgent]).await;
+        let next = first.claim("t", 1, after(5)).await;
+        assert_eq!(claimed_numbers(&next), [200 + round], "it is urgent");
+        let less = NewJob { priority: priority(10), ..job(300 + round) };
+        second.add([less]).await;
+    }
+    let rest = first.claim("t", 100, after(5)).await;
+    let of_default = 2 * (JOBS / 3) + 1..=JOBS;
+    let less_urgent = 301..=300 + JOBS / 3;
+    assert_eq!(claimed_numbers(&rest), of_default.chain(less_urgent).collect::<Vec<_>>());
 }
 
 pub async fn a_concurrency_counts_for_both(harness: &dyn Harness) {
@@ -219,7 +282,7 @@ pub async fn a_beat_of_one_is_seen_by_the_other(harness: &dyn Harness) {
     first.add([job(1)]).await;
     let hold = Hold::Beat(grant.boot);
     let claimed = first.job_claim(Claim { hold, ..claim_of(vec![pick("t", 1)]) }).await.unwrap();
-    let renew = SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)) };
+    let renew = SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)), report: None };
     first.at(after(8)).sysid_renew(renew).await.unwrap();
     assert_eq!(second.at(after(17)).lease_expired(9).await.unwrap(), []);
     assert_eq!(second.sysid_list().await.unwrap(), [sysid(7)]);

@@ -112,6 +112,15 @@ suite! { $
         what_a_daemon_holds_comes_in_the_order_of_ids
         leases_of_all_kinds_run_out_in_one_order
     }
+    daemon {
+        what_a_daemon_says_comes_back
+        daemons_come_in_pages_by_number
+        a_daemon_whose_beat_has_ended_is_gone_with_what_it_left
+        a_number_used_again_hides_no_journal_of_its_last_owner
+        one_that_gave_its_number_back_is_listed_only_with_jobs_left
+        a_daemon_that_is_gone_for_long_is_forgotten
+        what_a_daemon_said_survives_a_restart_of_the_store
+    }
     renew {
         s0_14_a_renewed_lease_ends_later
         a_lease_that_ran_out_is_renewed_while_nobody_broke_it
@@ -152,6 +161,7 @@ suite! { $
         a_lease_is_not_broken_because_the_clock_was_set
         a_retry_waits_as_long_as_it_was_to
         a_lent_job_stays_lent_as_long_as_it_was_to
+        pieces_wait_for_their_job_as_long_as_they_were_to
         a_job_that_is_to_run_at_a_time_of_day_waits_for_it
     }
     settle {
@@ -225,6 +235,7 @@ suite! { $
     waiting {
         what_changed_is_told_in_pages_in_the_order_of_the_changes
         a_type_that_opens_again_has_a_new_revision
+        a_type_whose_jobs_were_cancelled_is_told_of_when_it_opens_again
         a_change_of_handler_settings_or_suspension_is_told
         types_without_a_handler_are_left_out_when_nobody_asks_for_them
         the_types_without_a_handler_are_told_of_those_asked_for
@@ -392,6 +403,12 @@ suite! { $
         a_tenant_has_so_many_keys_and_no_more
         keys_are_durable
     }
+    tenant_settings {
+        settings_of_a_tenant_come_back_and_are_replaced
+        changed_settings_are_read_in_pages_in_the_order_of_their_changes
+        settings_that_are_put_by_daemons_at_once_are_all_reported
+        settings_of_tenants_are_durable
+    }
     secret {
         a_secret_comes_back_sealed_as_it_was_put
         a_secret_that_is_put_again_has_the_new_version
@@ -528,7 +545,9 @@ suite! { $
         tokens_grow_across_daemons
         an_idempotency_key_counts_for_both
         with_wakes_one_hears_of_what_the_other_added
+        with_wakes_one_hears_of_every_change_of_a_type
         s0_48_they_never_claim_the_same_job
+        a_job_before_those_that_were_claimed_comes_next
         a_concurrency_counts_for_both
         a_mark_that_the_other_moved_is_behind
         a_key_that_the_other_used_makes_an_ingest_a_repeat

@@ -26,7 +26,7 @@ async fn refused(store: &Subject, wanted: Option<u16>, now: Timestamp) -> bool {
 }
 
 fn renewal(store: &Subject, grant: SysidGrant, until: Timestamp) -> SysidRenew {
-    SysidRenew { grant, lease: until.since(store.now()), id_newest: None }
+    SysidRenew { grant, lease: until.since(store.now()), id_newest: None, report: None }
 }
 
 async fn listed(store: &Subject, now: Timestamp) -> Vec<Sysid> {

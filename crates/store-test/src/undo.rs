@@ -212,7 +212,7 @@ pub async fn a_forgotten_beat_is_made_good_by_the_next(harness: &dyn Harness) {
     store.add([job(1)]).await;
     store.job_claim(on_beat(grant)).await.unwrap();
     store.flush().await.unwrap();
-    let renew = || SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)) };
+    let renew = || SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)), report: None };
     store.at(after(8)).sysid_renew(renew()).await.unwrap();
     let Some(store) = store.undone(harness).await else { return };
     assert_eq!(store.at(after(12)).sysid_renew(renew()).await.unwrap(), after(12));
@@ -231,7 +231,7 @@ pub async fn a_number_that_was_given_stays_given(harness: &dyn Harness) {
     let wanted = SysidReserve { wanted: Some(sysid(7)), lease: LEASE };
     let taken = store.sysid_reserve(wanted).await;
     assert!(matches!(taken, Err(Error::Conflict(_))), "{taken:?}");
-    let renew = SysidRenew { grant, lease: LEASE, id_newest: None };
+    let renew = SysidRenew { grant, lease: LEASE, id_newest: None, report: None };
     store.sysid_renew(renew).await.unwrap();
     store.add([job(1)]).await;
     assert_eq!(store.job_claim(on_beat(grant)).await.unwrap().len(), 1);

@@ -59,6 +59,23 @@ pub async fn a_type_that_opens_again_has_a_new_revision(harness: &dyn Harness) {
     assert_eq!(names(&due.types), ["later"], "it opened when its job came due");
 }
 
+/// Also when its jobs left it without a claim, which would have found it empty.
+pub async fn a_type_whose_jobs_were_cancelled_is_told_of_when_it_opens_again(
+    harness: &dyn Harness,
+) {
+    let store = Subject::fresh(harness).await;
+    handle(&store, 100, &key("t")).await;
+    store.add([job(1)]).await;
+    let open = store.waiting(NOW).await;
+    store.cancel(1, NOW).await;
+    store.type_settings_put(&key("t"), most(5)).await.unwrap();
+    let empty = store.changed_since(open.up_to, 9, NOW).await;
+    store.add([job(2)]).await;
+    let again = store.changed_since(empty.up_to, 9, NOW).await;
+    assert_eq!(names(&again.types), ["t"]);
+    assert_eq!(again.types[0].settings, most(5));
+}
+
 pub async fn a_change_of_handler_settings_or_suspension_is_told(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job_of("other", 2)]).await;
@@ -247,9 +264,10 @@ pub async fn a_type_gives_no_more_than_its_concurrency(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=9).map(job)).await;
     store.type_settings_put(&key("t"), most(3)).await.unwrap();
+    let is_full = async || store.type_named(named(&["t"], None, 9)).await.unwrap().full;
     assert_eq!(store.waiting(NOW).await.types[0].ready, 3);
     assert_eq!(store.claim("t", 2, NOW).await.len(), 2);
-    assert_eq!(store.waiting(NOW).await.types[0].ready, 1);
+    assert_eq!((store.waiting(NOW).await.types[0].ready, is_full().await), (1, false));
     let took = store.job_take(take(glob("*"), 5, NOW)).await.unwrap();
     assert_eq!((took.given.len(), took.full), (1, true));
     assert!(store.claim("t", 5, NOW).await.is_empty());
@@ -265,6 +283,11 @@ pub async fn a_type_gives_no_more_than_its_concurrency(harness: &dyn Harness) {
     store.type_settings_put(&key("t"), most(4)).await.unwrap();
     let claimed = store.claim("t", 5, NOW).await;
     assert_eq!(claimed.len(), 1, "it is more now");
+    store.type_settings_put(&key("running"), most(1)).await.unwrap();
+    store.add([job_of("running", 20)]).await;
+    store.claim_one("running", NOW).await;
+    let found = store.type_named(named(&["running"], None, 9)).await.unwrap();
+    assert!(!found.full, "no job of it waits");
     let closed = store.waiting(NOW).await;
     store.settle(settlement(&claimed[0], FINISHED)).await;
     let opened = store.changed_since(closed.up_to, 9, NOW).await;

@@ -31,6 +31,9 @@ impl State {
         for row in self.sysids.values_mut() {
             row.shift(step);
         }
+        for put_at in self.pieces_waiting.values_mut() {
+            *put_at = put_at.shifted(step);
+        }
     }
 
     /// If the clock was set back, jobs may not be expired any more: their types get a new revision.

@@ -17,11 +17,11 @@ use crate::name::{Tenant, TypeKey, TypeName};
 use crate::outcome::Json;
 use crate::store::{
     Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
-    ChangedTypes, Changes, Claim, Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error,
-    GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision,
-    KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue,
-    SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew, SysidReserve,
-    TypeStats, TypedJob, WaitingType, Waits,
+    ChangedTypes, Changes, Claim, Claimed, Claims, DaemonRecord, Daemons, Decides, Durability,
+    EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId,
+    KeyRevision, KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew,
+    Requeue, SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew,
+    SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
 };
 use crate::time::Timestamp;
 
@@ -50,6 +50,14 @@ impl Daemons for MemoryStore {
 
     async fn sysid_list(&self) -> Result<Vec<Sysid>, Error> {
         Ok(self.open()?.sysid_list())
+    }
+
+    async fn daemon_list(
+        &self,
+        after: Option<JournalId>,
+        limit: usize,
+    ) -> Result<Vec<DaemonRecord>, Error> {
+        Ok(self.open()?.daemon_list(after, limit))
     }
 
     async fn id_newest(&self) -> Result<Option<JobId>, Error> {

@@ -10,6 +10,7 @@ mod audit;
 mod change;
 mod clock;
 mod contract;
+mod daemon;
 mod edit;
 mod family;
 mod fault;
@@ -21,6 +22,7 @@ mod run;
 mod secret;
 mod sysid;
 mod take;
+mod tenant;
 mod undo;
 mod waiting;
 
@@ -38,7 +40,9 @@ use crate::key::KeyId;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::secret::SecretName;
-use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId, KeyRevision, Revision};
+use crate::store::{
+    AttemptLog, Error, IdempotencyRecord, JournalId, KeyRevision, Revision, TenantRevision,
+};
 use crate::sync::lock;
 use crate::time::{Clock, Moment, SystemClock, Timestamp};
 
@@ -166,8 +170,11 @@ struct State {
     key_revision: KeyRevision,
     audit: BTreeMap<AuditCursor, AuditEntry>,
     secrets: BTreeMap<(Tenant, SecretName), secret::SecretRow>,
+    tenants: BTreeMap<Tenant, tenant::TenantRow>,
+    tenant_revision: TenantRevision,
     marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
+    daemons: BTreeMap<JournalId, daemon::DaemonRow>,
     boot_newest: Boot,
     /// The newest revision.
     revision: i64,
@@ -258,36 +265,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::Context;
-
-    use super::*;
-    use crate::store::Store;
-
-    /// No call of this store ever waits, so one poll is enough.
-    fn ready<T>(call: impl Future<Output = T>) -> T {
-        match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => panic!("the call waits"),
-        }
-    }
-
-    #[test]
-    fn it_can_be_switched_off_and_on() {
-        let store = MemoryStore::default();
-        store.set_available(false);
-        assert!(matches!(ready(store.ping()), Err(Error::Unavailable(_))));
-        store.set_available(true);
-        assert_eq!(ready(store.ping()), Ok(()));
-    }
-
-    #[test]
-    fn a_closed_store_stays_closed() {
-        let store = MemoryStore::default();
-        ready(store.close());
-        store.set_available(true);
-        assert!(matches!(ready(store.ping()), Err(Error::Unavailable(_))));
-    }
-}
+mod tests;

@@ -42,6 +42,7 @@ impl State {
         let until = self.now + reserve.lease;
         let row = SysidRow { boot, until: Some(until), free_since: until, id_newest };
         self.sysids.insert(sysid, row);
+        self.daemons_forget();
         Ok(SysidGrant { sysid, boot })
     }
 
@@ -58,6 +59,9 @@ impl State {
         (row.until, row.free_since) = (Some(until), until);
         row.id_newest = row.id_newest.max(renew.id_newest);
         self.on_beat_of(sysid).for_each(|lease| lease.expires_at = until);
+        if let Some(report) = renew.report {
+            self.daemon_put(renew.grant, report);
+        }
         Ok(self.now)
     }
 
@@ -87,6 +91,7 @@ impl State {
             row.free_since = row.free_since.min(now);
             let ended_at = row.free_since;
             self.on_beat_of(sysid).for_each(|lease| lease.expires_at = ended_at);
+            self.daemon_left(SysidGrant { sysid, boot });
         }
     }
 
@@ -101,6 +106,12 @@ impl State {
 
     fn is_free(&self, sysid: Sysid) -> bool {
         self.sysids.get(&sysid).and_then(|row| row.until).is_none_or(|until| until <= self.now)
+    }
+
+    /// Whether the number belongs to this boot and has not run out.
+    pub(super) fn is_alive(&self, grant: SysidGrant) -> bool {
+        let row = self.sysids.get(&grant.sysid).filter(|row| row.boot == grant.boot);
+        row.and_then(|row| row.until).is_some_and(|until| until > self.now)
     }
 
     /// A number that was never used, or the one that has been free the longest.

@@ -79,3 +79,42 @@ impl Drop for Locked {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_made_once_and_clones_share_them() {
+        let keys = MemoryKeys::default();
+        assert_eq!(keys.read().err(), Some(NoKeys::Missing));
+        assert_eq!(keys.lock(KeyLock::Seal).err(), Some(NoKeys::Missing));
+        keys.make().unwrap();
+        let ring = keys.read().unwrap();
+        keys.clone().make().unwrap();
+        assert_eq!(keys.clone().read(), Ok(ring));
+        keys.set(None);
+        assert_eq!(keys.read().err(), Some(NoKeys::Missing));
+    }
+
+    #[test]
+    fn while_one_replaces_the_keys_nobody_else_has_them() {
+        let keys = MemoryKeys::default();
+        keys.make().unwrap();
+        let lock = |how| keys.clone().lock(how);
+        let (one, other) = (lock(KeyLock::Seal).unwrap(), lock(KeyLock::Seal).unwrap());
+        assert_eq!(lock(KeyLock::Replace).err(), Some(NoKeys::Busy));
+        drop(one);
+        assert_eq!(lock(KeyLock::Replace).err(), Some(NoKeys::Busy), "one still seals");
+        drop(other);
+        let mut replacing = lock(KeyLock::Replace).unwrap();
+        for how in [KeyLock::Seal, KeyLock::Replace] {
+            assert_eq!(lock(how).err(), Some(NoKeys::Busy), "{how:?}");
+        }
+        let ring = KeyRing::random().unwrap();
+        replacing.replace(ring.clone()).unwrap();
+        assert_eq!((replacing.ring(), keys.read()), (&ring, Ok(ring.clone())));
+        drop(replacing);
+        assert!(lock(KeyLock::Seal).is_ok());
+    }
+}

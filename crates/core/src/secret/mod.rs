@@ -120,6 +120,20 @@ mod tests {
     }
 
     #[test]
+    fn the_secrets_of_a_handler_are_in_the_order_of_their_names() {
+        let secret = |name: &str, version| OpenSecret {
+            name: SecretName::new(name).unwrap(),
+            version: JobId::new(version).unwrap(),
+            value: SecretValue::new(name.as_bytes().to_vec()).unwrap(),
+        };
+        let open = OpenSecrets::new(vec![secret("B", 1), secret("A", 2)]);
+        assert_eq!(open.iter().collect::<Vec<_>>(), [&secret("A", 2), &secret("B", 1)]);
+        let versions = [secret("A", 2), secret("B", 1)].map(|of| (of.name, of.version));
+        assert_eq!(open.versions(), versions);
+        assert!(!open.is_empty() && OpenSecrets::default().is_empty());
+    }
+
+    #[test]
     fn nothing_that_is_logged_has_the_value() {
         let value = SecretValue::new(b"hunter2!".to_vec()).unwrap();
         let (name, version) = (SecretName::new("DOOR").unwrap(), JobId::new(7).unwrap());

@@ -313,7 +313,10 @@ mod tests {
         let old = KeyRing::random().unwrap();
         let secret = sealed(&old, "hunter2!");
         let foreign = KeyRing::random().unwrap();
-        assert_eq!(foreign.open(&secret), Err(Unsealed::NoKey(old.newest())));
+        let refused = foreign.open(&secret).unwrap_err();
+        assert_eq!(refused, Unsealed::NoKey(old.newest()));
+        let id: String = old.newest().0.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(refused.to_string().contains(&format!(" key {id},")), "{refused}");
         let both = old.with_new_key().unwrap();
         assert_ne!(both.newest(), old.newest());
         assert_eq!(both.open(&secret), Ok(value("hunter2!")));
@@ -331,6 +334,7 @@ mod tests {
         let text = ring.reveal();
         assert_eq!(KeyRing::parse(&text), Some(ring.clone()));
         assert_eq!(text.lines().count(), 4);
+        assert_eq!(text.capacity(), text.len(), "text that grows leaves copies behind");
         let key = text.lines().last().unwrap();
         for wrong in ["", "# nothing\n", "xyz", &key[1..], &format!("{}junk", &*text)] {
             assert_eq!(KeyRing::parse(wrong), None, "{wrong}");
@@ -338,6 +342,15 @@ mod tests {
         assert_eq!(KeyRing::parse(&format!("{key}\n").repeat(SEAL_KEYS_MAX + 1)), None);
         let shown = format!("{ring:?}");
         assert!(!shown.contains(key) && shown.contains(&ring.newest().to_string()), "{shown}");
+    }
+
+    #[test]
+    fn a_sealed_value_has_at_least_one_byte() {
+        let ring = KeyRing::random().unwrap();
+        let whole = sealed(&ring, "x").sealed;
+        assert_eq!(whole.key(), Some(ring.newest()));
+        let empty = whole.as_stored()[..HEAD_BYTES + TAG_BYTES].to_vec();
+        assert_eq!(Sealed::from_stored(empty).key(), None);
     }
 
     #[test]

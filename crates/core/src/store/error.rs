@@ -104,5 +104,8 @@ mod tests {
         assert_eq!(error.to_string(), "the store is not available: the commit failed");
         let cause = error.source().and_then(StdError::source).map(ToString::to_string);
         assert_eq!(cause.as_deref(), Some("fsync: input/output error"));
+        let without_its_driver = Error::Unavailable("the commit failed".into());
+        assert_eq!(error, without_its_driver, "causes are compared by their text");
+        assert_ne!(error, Error::Unavailable("the disk is full".into()));
     }
 }

@@ -102,12 +102,19 @@ pub struct JournalMark {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JournalId(pub i64);
 
+const SYSID_BITS: u32 = 12;
+
 impl JournalId {
     /// `place` is a random number that identifies the data directory.
     pub fn new(place: u64, sysid: Sysid) -> JournalId {
         const PLACE_BITS: u32 = 50;
         let place = (place & ((1 << PLACE_BITS) - 1)) as i64;
-        JournalId((place << 12) | i64::from(sysid.get()))
+        JournalId((place << SYSID_BITS) | i64::from(sysid.get()))
+    }
+
+    /// The number of the daemon that writes or wrote it.
+    pub fn number(self) -> u16 {
+        (self.0 & ((1 << SYSID_BITS) - 1)) as u16
     }
 }
 

@@ -26,7 +26,7 @@
 //!
 //! | trait | verbs |
 //! |---|---|
-//! | `Daemons` | reserve a number, keep it, give it back |
+//! | `Daemons` | reserve a number, keep it, give it back; what daemons say of themselves |
 //! | `Inserts` | insert jobs, payloads and keys |
 //! | `Waits` | which types have jobs that may run |
 //! | `Claims` | claim those jobs, renew leases |
@@ -38,6 +38,7 @@
 //! | `Keys` | API keys |
 //! | `Audits` | the audit |
 //! | `Secrets` | sealed secrets of handlers |
+//! | `Tenants` | settings of tenants |
 //! | `SqlStore` | optional: SQL queries |
 
 mod audit;
@@ -53,6 +54,7 @@ mod read;
 mod secret;
 mod settle;
 pub mod sql;
+mod tenant;
 mod waiting;
 
 use async_trait::async_trait;
@@ -60,7 +62,9 @@ use async_trait::async_trait;
 pub use audit::{AuditList, AuditPage, Audits};
 pub use change::{Changed, Changes, EndRequest, GiveUp, Overdue, Requeue};
 pub use claim::{Claim, Claimed, Claims, Hold, LeaseRef, Pick, Renew};
-pub use daemon::{Daemons, SysidGrant, SysidRenew, SysidReserve};
+pub use daemon::{
+    Backlog, DaemonRecord, DaemonReport, Daemons, SysidGrant, SysidRenew, SysidReserve,
+};
 pub use decide::Decides;
 pub use error::{Cause, Error};
 pub use handler::Handlers;
@@ -73,13 +77,14 @@ pub use read::{AttemptLog, List, Page, Reads, TypeStats, TypedJob};
 pub use secret::Secrets;
 pub use settle::{SettleAnswer, Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
+pub use tenant::{TenantRevision, Tenants};
 pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType, Waits};
 
 /// All traits, for callers that use a store by its concrete type instead of as `dyn Store`.
 pub mod prelude {
     pub use super::{
         Audits, Changes, Claims, Daemons, Decides, Handlers, Inserts, Keys, Reads, Secrets,
-        Settles, SqlStore, Store, Waits,
+        Settles, SqlStore, Store, Tenants, Waits,
     };
 }
 
@@ -99,6 +104,7 @@ pub trait Store:
     + Keys
     + Audits
     + Secrets
+    + Tenants
 {
     fn capabilities(&self) -> Capabilities;
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! add ─► check ─┬─ plain ───────────► journal: one fdatasync for all adds that wait
+//!               ├─ durable: store ──► store: the answer promises more than this machine's disk
 //!               ├─ unique, parent ──► store: only it knows who holds a key, what a parent does
 //!               └─ with a key ─► answered here lately? ─► store: key and jobs in one change
 //!                                        └─ too many jobs ─┐  └─ away, hangs ─┴─► journal
@@ -20,7 +21,7 @@ pub(crate) mod pieces;
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::add::check_key;
+use windlass_core::add::{Durable, check_key};
 use windlass_core::limit::{BATCH_JOBS_MAX, PAYLOAD_INLINE_BYTES_MAX};
 use windlass_core::runner::Emitted;
 use windlass_core::size::format_size;
@@ -49,9 +50,13 @@ pub(crate) async fn add(
     jobs: Vec<AddJob>,
     idempotency: Option<IdempotencyKey>,
 ) -> Result<Added, Error> {
-    check(&jobs, &shared.options.maxima)?;
+    let promised = promised(shared, &jobs);
+    let store_only = promised == Durable::Store || any_goes_to_store(&jobs);
+    check(&jobs, store_only, &shared.options.maxima)?;
     let (began, count) = (shared.clock.steady(), jobs.len());
-    let store_only = any_goes_to_store(&jobs);
+    if promised == Durable::Store && shared.daemon.contact.store_hangs() {
+        return Err(not_in_store("it does not answer"));
+    }
     if idempotency.is_none() && !store_only {
         // Needs no task of its own: what the journal has is ingested and announced in any case.
         let ids = append_jobs(shared, key, jobs, None).await?;
@@ -67,11 +72,18 @@ pub(crate) async fn add(
     to_its_end(async move {
         let _room = room;
         let added = match idempotency {
-            Some(idempotency) => add_keyed(&shared, &key, jobs, idempotency).await?,
+            Some(idempotency) => add_keyed(&shared, &key, jobs, idempotency, store_only).await,
             None => {
-                let ids = direct::add(&shared, &key, jobs, None, None).await?.added()?;
-                Added { ids, repeated: false }
+                let added = direct::add(&shared, &key, jobs, None, None).await;
+                let ids = added.and_then(Direct::added);
+                ids.map(|ids| Added { ids, repeated: false })
             }
+        };
+        let added = match added {
+            Err(Error::Unavailable(why)) if promised == Durable::Store => {
+                return Err(not_in_store(&why));
+            }
+            added => added?,
         };
         make_sure_number_is_ours(&shared).await?;
         if !added.repeated {
@@ -102,7 +114,20 @@ async fn make_sure_number_is_ours(shared: &Shared) -> Result<(), Error> {
     }
 }
 
-fn check(jobs: &[AddJob], maxima: &Maxima) -> Result<(), Error> {
+/// What the answer to this add promises: the most that one of its jobs asks for, since all of them
+/// are added or none.
+fn promised(shared: &Shared, jobs: &[AddJob]) -> Durable {
+    let asks_for_store =
+        |job: &AddJob| job.options.durable.unwrap_or(shared.options.accept) == Durable::Store;
+    if jobs.iter().any(asks_for_store) { Durable::Store } else { Durable::Journal }
+}
+
+fn not_in_store(why: &str) -> Error {
+    let rule = "this add is answered only when the store has its jobs (accept, or durable=store)";
+    Error::Unavailable(format!("the store did not confirm the jobs: {why}; {rule}"))
+}
+
+fn check(jobs: &[AddJob], store_only: bool, maxima: &Maxima) -> Result<(), Error> {
     if jobs.is_empty() {
         return Err(Invalid::new("jobs", "an add needs at least one job").into());
     }
@@ -117,9 +142,11 @@ fn check(jobs: &[AddJob], maxima: &Maxima) -> Result<(), Error> {
         }
         maxima.check_timeout(job.options.timeout)?;
     }
-    if jobs.len() > BATCH_JOBS_MAX && any_goes_to_store(jobs) {
-        let reason =
-            format!("an add with unique keys or parents has at most {BATCH_JOBS_MAX} jobs");
+    if jobs.len() > BATCH_JOBS_MAX && store_only {
+        let reason = format!(
+            "an add with unique keys or parents, or one that the store confirms, has at most \
+             {BATCH_JOBS_MAX} jobs"
+        );
         return Err(Invalid::new("jobs", reason).into());
     }
     Ok(())
@@ -138,6 +165,7 @@ async fn add_keyed(
     key: &TypeKey,
     jobs: Vec<AddJob>,
     idempotency: IdempotencyKey,
+    store_only: bool,
 ) -> Result<Added, Error> {
     check_key("key", &idempotency.key)?;
     let now = shared.now();
@@ -145,14 +173,14 @@ async fn add_keyed(
         Found::Answered(record) => return repeated(&record, &idempotency),
         Found::Mine(deciding) => deciding,
     };
-    let ids = match decide_in_store(shared, key, &jobs, &idempotency).await? {
+    let ids = match decide_in_store(shared, key, &jobs, &idempotency, store_only).await? {
         Direct::New(ids) => ids,
         Direct::Known(record) => {
             let answer = repeated(&record, &idempotency);
             deciding.answer(record);
             return answer;
         }
-        Direct::Undecided(error) if any_goes_to_store(&jobs) => return Err(error),
+        Direct::Undecided(error) if store_only => return Err(error),
         Direct::Undecided(_) => {
             let fits = jobs.len() <= BATCH_JOBS_MAX;
             let ids = append_jobs(shared, key, jobs, Some(idempotency.clone())).await?;
@@ -179,8 +207,8 @@ async fn decide_in_store(
     key: &TypeKey,
     jobs: &[AddJob],
     idempotency: &IdempotencyKey,
+    store_only: bool,
 ) -> Result<Direct, Error> {
-    let store_only = any_goes_to_store(jobs);
     if !store_only && shared.daemon.contact.store_hangs() {
         return Ok(Direct::Undecided(Error::Unavailable("the store does not answer".into())));
     }

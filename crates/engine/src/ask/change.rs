@@ -17,7 +17,7 @@ use crate::dispatch::policy::Policy;
 use crate::dispatch::running::RunningJob;
 use crate::error::{Error, compile_error, storage_error, store_error};
 use crate::event;
-use crate::follow_up::{look_for_family, note_held};
+use crate::follow_up;
 use crate::ingest::freshness::in_store;
 use crate::secret;
 use crate::shared::Shared;
@@ -56,21 +56,12 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
         shared.running.set_lost(attempt);
         shared.runner.stop(attempt, Stop::Cancelled);
     }
-    match before.lease {
-        Some(lease) if lease.on_beat => {
-            let attempt = AttemptId { job: id, token: lease.token };
-            stop_ended(shared, &[attempt], Stop::Cancelled).await;
-        }
-        Some(_) => {
-            note_held(shared, &before);
-            event::returned(&before, "cancelled");
-        }
-        None => {}
+    if let Some(lease) = before.lease.filter(|lease| lease.on_beat) {
+        let attempt = AttemptId { job: id, token: lease.token };
+        stop_ended(shared, &[attempt], Stop::Cancelled).await;
     }
     stop_unanswered(shared, tenant, id, &unanswered).await;
-    shared.job_waiters.wake(&id);
-    shared.ready.announce_room(&before.key);
-    look_for_family(shared, &before);
+    follow_up::cancelled(shared, &before);
     Ok(())
 }
 
@@ -135,7 +126,7 @@ pub(crate) async fn retry(shared: &Shared, tenant: &Tenant, id: JobId) -> Result
     in_store(shared, tenant, &[id]).await?;
     let answer = shared.store.job_rerun(tenant, id).await.map_err(store_error)?;
     let job = changed(answer, "retried")?;
-    shared.ready.announce([(job.key, 1)]);
+    follow_up::rerun(shared, &job.key, 1);
     Ok(())
 }
 
@@ -143,8 +134,7 @@ pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     in_store(shared, tenant, &[id]).await?;
     let answer = shared.store.job_delete(tenant, id).await.map_err(store_error)?;
     let job = changed(answer, "removed")?;
-    shared.job_waiters.wake(&id);
-    look_for_family(shared, &job);
+    follow_up::removed(shared, &job);
     Ok(())
 }
 
@@ -164,9 +154,7 @@ pub(crate) async fn requeue(
     }
     let requeue = Requeue { key: key.clone(), state, limit };
     let requeued = shared.store.job_requeue(requeue).await.map_err(store_error)?;
-    if requeued > 0 {
-        shared.ready.announce([(key.clone(), requeued)]);
-    }
+    follow_up::rerun(shared, key, requeued);
     Ok(requeued)
 }
 

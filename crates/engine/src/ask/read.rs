@@ -10,12 +10,14 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
-use windlass_core::store::{AttemptLog, TypeStats};
+use windlass_core::store::{AttemptLog, JournalId, TypeStats};
 use windlass_core::{Job, JobId, Payload, Tenant};
 use windlass_journal::{Record, Stats, on_disk};
 
 use crate::accept::pieces;
-use crate::api::{DaemonStatus, JobView, JournalStatus, Readiness, TenantCounts};
+use crate::api::{
+    DaemonCounts, DaemonStatus, DaemonsPage, JobView, JournalStatus, Readiness, TenantCounts,
+};
 use crate::error::{Error, journal_error, store_error};
 use crate::house::service::Backoff;
 use crate::ingest::freshness::FRESH_READ;
@@ -25,6 +27,9 @@ use crate::shared::Shared;
 pub(crate) const LIST_PATIENCE: Duration = Duration::from_millis(500);
 /// How long status, readiness and metrics wait for the store.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+/// Daemons in one read for the status, and the most reads.
+const DAEMONS_AT_ONCE: usize = 1000;
+const DAEMON_PAGES_MAX: usize = 10;
 
 pub(crate) async fn job(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<JobView, Error> {
     if !shared.fresh.up_to(id, FRESH_READ).await
@@ -202,8 +207,40 @@ pub(crate) async fn status(shared: &Shared) -> DaemonStatus {
         results_parked: shared.health.parked(),
         journals_left: shared.health.journals_left(),
         layers_missing: shared.runner.layers_missing(),
+        daemons: daemon_counts(shared).await,
         tenants,
     }
+}
+
+pub(crate) async fn daemons(
+    shared: &Shared,
+    after: Option<JournalId>,
+    limit: usize,
+) -> Result<DaemonsPage, Error> {
+    let daemons = shared.store.daemon_list(after, limit).await.map_err(store_error)?;
+    let next = daemons.last().filter(|_| daemons.len() == limit).map(|last| last.report.journal);
+    Ok(DaemonsPage { daemons, next, now: shared.now() })
+}
+
+/// Counts all daemons of the queue; what was counted until the store did not answer.
+async fn daemon_counts(shared: &Shared) -> DaemonCounts {
+    let (mut counts, mut after) = (DaemonCounts::default(), None);
+    for _ in 0..DAEMON_PAGES_MAX {
+        let page = daemons(shared, after, DAEMONS_AT_ONCE);
+        let Ok(Ok(page)) = tokio::time::timeout(STATUS_PATIENCE, page).await else { break };
+        for daemon in &page.daemons {
+            match daemon.alive {
+                true => counts.alive += 1,
+                false => counts.gone += 1,
+            }
+            counts.jobs_left += if daemon.alive { 0 } else { daemon.left() };
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    counts
 }
 
 pub(crate) async fn readiness(shared: &Shared) -> Readiness {

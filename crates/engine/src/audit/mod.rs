@@ -1,7 +1,8 @@
-//! The audit. A change by a client is entered in the store before it begins (`audited`), and again
-//! with its outcome, synced, before it is answered. So a kill or a power cut loses no entry of a
+//! The audit. A change by a client is entered in the store before it begins (`audited`), and its
+//! outcome is added, synced, before it is answered. So a kill or a power cut loses no entry of a
 //! change that was made: the first write is before the change, and the change's own sync makes it
-//! durable, too.
+//! durable, too. If the store fails between the change and its outcome, the client is answered,
+//! and the outcome is stored later, or lost with the daemon.
 //!
 //! Refusals must not cost more than their answers. They are counted in memory (`waiting`), and the
 //! service (`service`) stores a bounded number of entries about them, within about a second.
@@ -9,15 +10,17 @@
 mod service;
 mod waiting;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 
-use windlass_core::audit::{Act, AuditEntry, AuditId};
+use windlass_core::audit::{Act, AuditEntry, AuditId, Subject};
 use windlass_core::job::Boot;
 use windlass_core::store::Durability;
-use windlass_core::sync::lock;
+use windlass_core::sync::{lock, panic_text};
 
 use crate::api::{Ended, Refusal};
 use crate::detach::Room;
@@ -27,8 +30,10 @@ use crate::shared::Shared;
 pub(crate) use service::{AuditWriter, flush};
 use waiting::{Noted, Waiting};
 
-/// Entries that one daemon may begin in one millisecond.
+/// Entry ids of one boot; they start again after that. More are not begun in one millisecond.
 const IDS_PER_BOOT: i64 = 1 << 20;
+/// The status in the entry of a change that panicked.
+const STATUS_OF_PANIC: u16 = 500;
 
 pub(crate) struct AuditLog {
     boot: Boot,
@@ -74,7 +79,13 @@ pub(crate) async fn audited<T>(
     let mut entry = begin(&shared, act);
     let begun = shared.store.audit_put(vec![entry.clone()], Durability::Relaxed).await;
     begun.map_err(store_error)?;
-    let (answer, Ended { status, about }) = change.await;
+    let (answer, Ended { status, about }) = match AssertUnwindSafe(change).catch_unwind().await {
+        Ok((answer, ended)) => (Ok(answer), ended),
+        Err(panic) => {
+            let why = Error::Internal(format!("panicked: {}", panic_text(&*panic)));
+            (Err(why), Ended { status: STATUS_OF_PANIC, about: Subject::default() })
+        }
+    };
     entry.act.subject.complete(about);
     (entry.status, entry.last_at) = (Some(status), shared.now());
     if let Err(error) = shared.store.audit_put(vec![entry.clone()], Durability::Synced).await {
@@ -88,7 +99,7 @@ pub(crate) async fn audited<T>(
             shared.audit.wake.notify_one();
         }
     }
-    Ok(answer)
+    answer
 }
 
 /// Enters an act of the daemon itself; durable when this returns.

@@ -162,7 +162,8 @@ impl Drop for Reservation {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.shared.ready.scheduler().free_slot(&self.key, self.handler);
+        let now = self.shared.clock.steady();
+        self.shared.ready.scheduler().free_slot(&self.key, self.handler, now);
         self.shared.ready.dispatch_wake.notify_one();
     }
 }

@@ -123,7 +123,7 @@ impl RateReservations {
     }
 }
 
-/// Jobs of a caller that disconnected become what they were.
+/// Jobs of a caller that disconnected are released unchanged.
 async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
     let of_one = |TakenJob { before, job, payload, .. }: TakenJob| {
         (Taken { before: before.job, after: job }, (before.payload, payload))

@@ -26,6 +26,9 @@ const DRY_TENANTS_MAX: usize = 64;
 /// Short tenants that get more types in one look, and how many types each.
 const SHORT_TENANTS_MAX: usize = 64;
 const NEXT_TYPES: usize = 32;
+/// Between polls of a store that tells of other daemons' work: what it told may have been lost, on
+/// a connection that only seems to be there.
+const HINTED_POLL: Duration = Duration::from_secs(5);
 /// The pause after a failed look.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
@@ -84,7 +87,8 @@ impl Look {
             }
             let ended = Instant::now();
             self.look_from = ended + (ended - began) * LOOK_SHARE;
-            self.poll_at = ended + self.poll.pause();
+            let hinted = self.shared.store.capabilities().wakes;
+            self.poll_at = ended + if hinted { HINTED_POLL } else { self.poll.pause() };
         }
         let began = Instant::now();
         if looked.is_ok() && began >= self.feed_from && self.feed_wanted() {
@@ -251,9 +255,9 @@ impl Look {
         let feed = self.feed_from.saturating_duration_since(instant);
         let feeding = self.feed_wanted().then_some(feed);
         let poll = self.poll_at.saturating_duration_since(instant);
-        let poll = (!shared.store.capabilities().wakes).then_some(poll);
-        let (due, poll) = (due.map(|due| due.max(look)), poll.map(|poll| poll.max(look)));
-        [rested, due, looking, feeding, poll].into_iter().flatten().min().unwrap_or(Duration::MAX)
+        let due = due.map(|due| due.max(look));
+        let others = [rested, due, looking, feeding].into_iter().flatten();
+        others.fold(poll.max(look), Duration::min)
     }
 }
 

@@ -102,11 +102,12 @@ impl Dispatch {
             return reservations;
         }
         let warm = shared.runner.warm().into_iter().collect();
+        let now = shared.clock.steady();
         let mut scheduler = shared.ready.scheduler();
         let mut rng = shared.rng();
         let mut left = BATCH_JOBS_MAX as u32;
         while reservations.len() < PICKS_MAX && left > 0 {
-            let Some((mut pick, handler)) = scheduler.select(&warm, &mut rng) else { break };
+            let Some((mut pick, handler)) = scheduler.select(&warm, &mut rng, now) else { break };
             pick.limit = pick.limit.min(self.batch_max(handler)).min(left);
             let reservation = Reservation::batch(shared, &mut scheduler, pick, handler);
             left -= reservation.jobs();

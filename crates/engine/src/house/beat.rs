@@ -1,7 +1,8 @@
 //! The beat: one write renews this daemon's number, and with it the leases of all jobs that it
-//! runs. Then the store's list of our leases is compared with what we run: an attempt without a
-//! lease is lost and is stopped, and a lease whose claim was never answered is released. So are the
-//! leases of abandoned claims of workers, which are not on the beat.
+//! runs, and says how the daemon is (`house::report`). Then the store's list of our leases is
+//! compared with what we run: an attempt without a lease is lost and is stopped, and a lease whose
+//! claim was never answered is released. So are the leases of abandoned claims of workers, which
+//! are not on the beat.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -16,6 +17,7 @@ use windlass_core::runner::Stop;
 use windlass_core::store::{self, LeaseRef, SysidRenew};
 use windlass_core::{AttemptId, Timestamp};
 
+use crate::house::report::report;
 use crate::house::service::{Failed, Next, Service};
 use crate::settle;
 use crate::settle::verdict;
@@ -83,6 +85,7 @@ impl Beat {
             grant: shared.daemon.grant,
             lease: shared.options.lease,
             id_newest: shared.journal.id_newest(),
+            report: Some(report(shared)),
         };
         let (before, sent) = (shared.clock.wall(), shared.clock.steady());
         let beaten = shared.store.sysid_renew(renew).await;

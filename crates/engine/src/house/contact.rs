@@ -35,7 +35,8 @@ pub(crate) struct Contact {
     /// When a beat was last tried: the latest one that was answered was sent then, or the store
     /// hung then.
     tried: watch::Sender<Duration>,
-    /// Whether the store hangs: it did not answer a call in time, and no beat since.
+    /// Whether the store hangs: it did not answer a call in time, and neither a beat nor an insert
+    /// since.
     hangs: AtomicBool,
     /// Triggers a beat.
     pub(crate) beat_wanted: Arc<Notify>,
@@ -69,7 +70,7 @@ impl Contact {
         if now.saturating_sub(sent) < self.note_interval() {
             lock(&self.state).silence = Duration::ZERO;
         }
-        self.hangs.store(false, Ordering::SeqCst);
+        self.note_answer();
         self.tried(sent);
     }
 
@@ -96,6 +97,12 @@ impl Contact {
     /// The store did not answer a call in time.
     pub(crate) fn note_hang(&self) {
         self.hangs.store(true, Ordering::SeqCst);
+    }
+
+    /// The store answered a call that it does not answer while it hangs. Beats in the meantime are
+    /// judged on their own.
+    pub(crate) fn note_answer(&self) {
+        self.hangs.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn store_hangs(&self) -> bool {

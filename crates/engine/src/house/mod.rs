@@ -8,5 +8,6 @@ pub(crate) mod keep;
 pub(crate) mod listen;
 pub(crate) mod purge;
 pub(crate) mod reap;
+pub(crate) mod report;
 pub(crate) mod service;
 pub(crate) mod unhandled;

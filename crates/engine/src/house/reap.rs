@@ -77,7 +77,10 @@ impl Reap {
             }
             Err(error) => return Err(error),
         };
-        let log = Log::of_note(&format!("lease of daemon {} ran out", lease.owner));
+        let log = Log::of_note(&match lease.on_beat {
+            true => format!("lease of daemon {} ran out", lease.owner),
+            false => "the worker's lease ran out: it was not renewed in time".to_owned(),
+        });
         let (cause, rules) = (Cause::LeaseExpired, Rules::now(shared, &policy));
         Ok(LeaseRef::of(job).map(|lease| verdict::end(job, lease, cause, log, &rules)))
     }

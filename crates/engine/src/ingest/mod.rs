@@ -192,7 +192,10 @@ impl Ingest {
         let (journal, from) = (self.shared.daemon.journal_id(self.sysid), self.position);
         let mark = Some(JournalMark { journal, from, position });
         let insert = Insert { jobs, keys, mark, durability };
-        match self.shared.store.job_insert(insert).await.map_err(store_error)? {
+        let insertion = self.shared.store.job_insert(insert).await.map_err(store_error)?;
+        // Before anything is announced: a repeated add whose key is forgotten asks the store again.
+        self.shared.daemon.contact.note_answer();
+        match insertion {
             Insertion::Done(inserted) => arrival::announce(&self.shared, &arrivals, &inserted),
             Insertion::Behind(store_at) => {
                 if let Some(at) = store_at.filter(|at| Some(*at) > self.position) {

@@ -18,7 +18,7 @@ use super::arrival::{Arrival, Lost};
 const UNREADABLE_TRIES_MAX: u32 = 8;
 /// Errors that are not the file's fault: the machine or the process is short of memory (`ENOMEM`)
 /// or of descriptors (`ENFILE`, `EMFILE`).
-const SHORT_OF_MEANS: [i32; 3] = [12, 23, 24];
+const OUT_OF_RESOURCES: [i32; 3] = [12, 23, 24];
 
 /// How often payloads of the next batch could not be read. Outlives the tries of that batch.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Unreadable {
 
     /// Counts a failed try.
     fn is_given_up(&mut self, id: JobId, error: &io::Error) -> bool {
-        if error.raw_os_error().is_some_and(|no| SHORT_OF_MEANS.contains(&no)) {
+        if error.raw_os_error().is_some_and(|no| OUT_OF_RESOURCES.contains(&no)) {
             return false;
         }
         let tries = self.0.entry(id).or_default();
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_try_for_which_means_were_short_does_not_count() {
         let (mut unreadable, id) = (Unreadable::default(), JobId::new(1).unwrap());
-        for no in SHORT_OF_MEANS {
+        for no in OUT_OF_RESOURCES {
             let short = io::Error::from_raw_os_error(no);
             assert!((0..UNREADABLE_TRIES_MAX).all(|_| !unreadable.is_given_up(id, &short)));
         }

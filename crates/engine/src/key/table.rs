@@ -111,6 +111,12 @@ impl KeyTable {
         }
     }
 
+    /// A key as the store has just answered it.
+    pub(super) fn put(&self, key: Key) {
+        write(&self.entries).insert(key.id, Entry::new(key));
+        self.changed.send_replace(());
+    }
+
     /// Takes the keys whose use is to be noted.
     pub(super) fn take_used(&self) -> Vec<KeyId> {
         std::mem::take(&mut *lock(&self.used)).into_iter().collect()
@@ -206,6 +212,17 @@ mod tests {
         assert!(
             matches!(stage.check(&key), Err(KeyRefusal::Revoked(caller)) if caller.id == key.id())
         );
+    }
+
+    #[tokio::test]
+    async fn a_change_that_was_answered_counts_before_the_next_refresh() {
+        let stage = Stage::new();
+        let key = stage.make(None).await;
+        stage.table.put(stage.store.key_find(key.id()).await.unwrap().unwrap());
+        assert_eq!(stage.check(&key), Ok(Role::Worker));
+        let revoked = stage.store.key_revoke(None, key.id()).await.unwrap().unwrap();
+        stage.table.put(revoked);
+        assert!(matches!(stage.check(&key), Err(KeyRefusal::Revoked(_))));
     }
 
     #[tokio::test]

@@ -1,11 +1,14 @@
-//! The draw: a random tenant that has a slot left, then a random type by weight, then perhaps
-//! another type whose context is warm. Constant time for any number of tenants and types.
+//! The draw: a tenant that has a slot left, then a random type by weight, then perhaps another type
+//! whose context is warm.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use windlass_core::{HandlerId, Tenant, TypeKey};
 
 use super::Scheduler;
+use super::candidates::Candidates;
+use super::tenant::Room;
 use crate::options::Fairness;
 
 /// How many picks a warm type may be ahead of a cold type of the same tenant.
@@ -16,11 +19,13 @@ impl Scheduler {
         &mut self,
         warm: &HashSet<HandlerId>,
         rng: &mut fastrand::Rng,
+        now: Duration,
     ) -> Option<TypeKey> {
-        let tenant = self.draw_tenant(rng)?;
+        let room = self.slots.room(self.batches_running, self.kept_slots)?;
+        let tenant = self.draw_tenant(room, rng, now)?;
         let first = self.draw_type_of(&tenant, rng)?;
         match self.fairness {
-            Fairness::Tenant => {
+            Fairness::Tenant | Fairness::Draw => {
                 let second = self.draw_type_of(&tenant, rng)?;
                 Some(self.prefer_warm(first, second, warm))
             }
@@ -28,29 +33,54 @@ impl Scheduler {
         }
     }
 
-    /// Shared slots are for all tenants; reserved ones only for needy tenants.
-    fn draw_tenant(&mut self, rng: &mut fastrand::Rng) -> Option<Tenant> {
+    fn draw_tenant(
+        &mut self,
+        room: Room,
+        rng: &mut fastrand::Rng,
+        now: Duration,
+    ) -> Option<Tenant> {
         self.newcomer_next = !self.newcomer_next;
-        let newcomer = if self.newcomer_next { None } else { self.next_newcomer() };
+        let newcomer = if self.newcomer_next { None } else { self.next_newcomer(room) };
         if newcomer.is_some() {
             return newcomer;
         }
-        if self.batches_running < self.slots.shared {
-            return self.open.draw(rng).cloned();
+        match self.among(room) {
+            Candidates::Drawn(set) => set.draw(rng).cloned(),
+            Candidates::Ordered(_) => self.least_used(room, now),
         }
-        let reserved = self.batches_running < self.slots.shared + self.slots.reserved;
-        self.needy.draw(rng).filter(|_| reserved).cloned()
+    }
+
+    fn among(&self, room: Room) -> &Candidates {
+        match room {
+            Room::Shared => &self.open,
+            Room::Reserved => &self.needy,
+            Room::Kept => &self.kept,
+        }
+    }
+
+    /// The tenant that has used the least. The time of running batches is charged when their tenant
+    /// comes first, so what is charged is too little only for tenants further back. Ends, because
+    /// each tenant is charged once.
+    fn least_used(&mut self, room: Room, now: Duration) -> Option<Tenant> {
+        loop {
+            let Candidates::Ordered(order) = self.among(room) else { return None };
+            let first = order.first()?.clone();
+            let before = self.tenants.get(&first)?.level;
+            let level = self.count_use(&first, now);
+            if level == before {
+                if room == Room::Shared {
+                    self.floor = self.floor.max(level);
+                }
+                return Some(first);
+            }
+            self.place_tenant(&first);
+        }
     }
 
     /// The next newcomer that still has jobs to run, if there is a slot for it.
-    fn next_newcomer(&mut self) -> Option<Tenant> {
-        let shared = self.batches_running < self.slots.shared;
-        if !shared && self.batches_running >= self.slots.shared + self.slots.reserved {
-            return None;
-        }
+    fn next_newcomer(&mut self, room: Room) -> Option<Tenant> {
         while let Some(tenant) = self.newcomers.pop_front() {
-            let among = if shared { &self.open } else { &self.needy };
-            if among.contains(&tenant) {
+            if self.among(room).contains(&tenant) {
                 return Some(tenant);
             }
         }
@@ -91,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::schedule::Slots;
-    use crate::schedule::tests::{key, look, scheduler, start, waiting};
+    use crate::schedule::tests::{NOW, key, look, scheduler, start, waiting};
 
     const MAX: i32 = WARM_LEAD_MAX;
 
@@ -133,7 +163,7 @@ mod tests {
 
     fn two_picks(scheduler: &mut Scheduler) -> Vec<TypeKey> {
         let mut rng = fastrand::Rng::with_seed(3);
-        let pick = |_| scheduler.select(&HashSet::new(), &mut rng).map(|(pick, _)| pick.key);
+        let pick = |_| scheduler.select(&HashSet::new(), &mut rng, NOW).map(|(pick, _)| pick.key);
         (0..2).filter_map(pick).collect()
     }
 
@@ -145,7 +175,7 @@ mod tests {
     #[test]
     fn a_newcomer_goes_first_in_reserved_slots_too_and_gets_none_beyond_them() {
         let busy = key("busy", "t");
-        let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("busy", "t", 100)]);
+        let mut scheduler = scheduler(Fairness::Draw, vec![waiting("busy", "t", 100)]);
         glut(&mut scheduler);
         for _ in 0..4 {
             start(&mut scheduler, &busy);
@@ -162,7 +192,7 @@ mod tests {
     #[test]
     fn a_newcomer_goes_first_in_shared_slots_though_no_tenant_has_a_minimum() {
         let slots = Slots { shared: 2, reserved: 1, tenant_min: 0 };
-        let mut scheduler = Scheduler::new(Fairness::Tenant, slots, None);
+        let mut scheduler = Scheduler::new(Fairness::Draw, slots, None);
         glut(&mut scheduler);
         look(&mut scheduler, vec![waiting("new", "t", 1)]);
         assert!(two_picks(&mut scheduler).contains(&key("new", "t")));

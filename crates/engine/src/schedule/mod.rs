@@ -7,17 +7,20 @@
 //!   own adds, ends, claims' answers ──►└────────────────────────┘
 //! ```
 //!
-//! Tenant first, then one of its types by weight (or any type of any tenant by weight, if so
-//! configured): a glut of one tenant or type delays no other. Within a type the store picks the
-//! most urgent job, then the one that has been due the longest. Some picks have a floor, which
-//! gives less urgent jobs their turn.
+//! Tenant first: the one that has used the least time of slots for its weight (`usage`), or a
+//! random one. Then one of its types by weight. If so configured, any type of any tenant by weight.
+//! A glut of one tenant or type delays no other. Within a type the store picks the most urgent job,
+//! then the one that has been due the longest. Some picks have a floor, which gives less urgent
+//! jobs their turn.
 //!
-//! A tenant that had no jobs before does not wait behind thousands of others for its first pick:
-//! every second pick goes to such newcomers, once each, in order of arrival.
+//! A tenant that had no jobs before does not wait behind thousands of others for its first pick. By
+//! use, no other tenant gets more than one pick before it. In a draw, every second pick goes to
+//! such newcomers, once each, in order of arrival.
 //!
 //! **Cost.** The scheduler keeps a bounded window of the types that have a handler and jobs to
-//! claim; all others cost nothing. A draw, an add and an end take constant time. A look at the
-//! store reads one page of changes since the last look.
+//! claim; all others cost nothing. An add, an end and a pick take constant time, but for the order
+//! of tenants, whose cost grows with the logarithm of their number. A look at the store reads one
+//! page of changes since the last look.
 //!
 //! **Turns.** If a tenant's types do not all fit, they take turns (`feed`): a type that has been
 //! picked as often as its weight allows leaves the window, and the tenant's next types, in the
@@ -31,11 +34,14 @@
 //! an empty claim. Limits do not depend on them: the store counts running jobs, `rate` counts
 //! starts.
 
+mod candidates;
 mod draw;
 mod feed;
 mod line;
 pub(crate) mod rate;
+mod tenant;
 mod unhandled;
+mod usage;
 mod weighted;
 pub(crate) mod window;
 
@@ -45,14 +51,15 @@ use std::time::Duration;
 
 use windlass_core::limit::PRIORITY_MAX;
 use windlass_core::store::{Pick, WaitingType};
-use windlass_core::{HandlerId, Priority, Tenant, TypeKey, TypeName, TypeSettings};
+use windlass_core::{HandlerId, Priority, Tenant, TypeKey, TypeSettings};
 
 use crate::options::Fairness;
-use feed::Feed;
+use candidates::Candidates;
 use line::Line;
 use rate::Rates;
+use tenant::{Kept, Share, TenantEntry};
 use unhandled::Unhandled;
-use weighted::WeightedSet;
+use usage::{Level, Past};
 
 /// One pick in this many has a floor. Every second floor is just below the type's most urgent jobs,
 /// the others are random.
@@ -65,7 +72,7 @@ const UNRUNNABLE_MAX: usize = 10_000;
 pub(crate) struct Slots {
     /// Batches of all tenants.
     pub shared: usize,
-    /// Additional batches of tenants that have fewer than `tenant_min`.
+    /// Additional batches of tenants that have fewer than `tenant_min`, or than are kept for them.
     pub reserved: usize,
     pub tenant_min: usize,
 }
@@ -78,12 +85,23 @@ pub(crate) struct Scheduler {
     only: Option<HashSet<Tenant>>,
     types: HashMap<TypeKey, Entry>,
     tenants: HashMap<Tenant, TenantEntry>,
-    /// Tenants with at least one open type, and those of them with fewer batches than the minimum.
-    /// Their weight is 1 or the sum of their types' weights, depending on the fairness.
-    open: WeightedSet<Tenant>,
-    needy: WeightedSet<Tenant>,
-    /// Tenants that had no jobs until now: they get every second pick, once each, in order of
-    /// arrival.
+    /// Tenants with settings.
+    shares: HashMap<Tenant, Share>,
+    /// Tenants with at least one open type that may have one more batch, and those of them that
+    /// `Room` names.
+    open: Candidates,
+    needy: Candidates,
+    kept: Candidates,
+    kept_slots: Kept,
+    /// The level of the last pick among all open tenants, when one of them had used the least.
+    floor: Level,
+    past: Past,
+    /// Tenants that became open so far.
+    arrivals: u64,
+    /// The latest time that a caller has named.
+    now: Duration,
+    /// Tenants that had no jobs until now: in a draw, they get every second pick, once each, in
+    /// order of arrival.
     newcomers: VecDeque<Tenant>,
     newcomer_next: bool,
     /// Whether new tenants count as newcomers; those from a round through the store do not.
@@ -143,20 +161,6 @@ struct Entry {
     debt: i32,
 }
 
-#[derive(Debug, Default)]
-struct TenantEntry {
-    /// Open types, and all types in the window.
-    open: WeightedSet<TypeName>,
-    waiting: HashSet<TypeName>,
-    feed: Feed,
-    /// The type after which the ring continues.
-    after: Option<TypeName>,
-    /// Since the current round through the ring began, it brought a type to pick, or a type of the
-    /// tenant changed.
-    stirred: bool,
-    batches_running: usize,
-}
-
 impl Scheduler {
     pub(crate) fn new(fairness: Fairness, slots: Slots, only: Option<HashSet<Tenant>>) -> Self {
         Scheduler {
@@ -165,8 +169,15 @@ impl Scheduler {
             only,
             types: HashMap::new(),
             tenants: HashMap::new(),
-            open: WeightedSet::default(),
-            needy: WeightedSet::default(),
+            shares: HashMap::new(),
+            open: Candidates::new(fairness),
+            needy: Candidates::new(fairness),
+            kept: Candidates::new(fairness),
+            kept_slots: Kept::default(),
+            floor: Level::EMPTY,
+            past: Past::default(),
+            arrivals: 0,
+            now: Duration::ZERO,
             newcomers: VecDeque::new(),
             newcomer_next: true,
             welcoming: true,
@@ -195,8 +206,10 @@ impl Scheduler {
         &mut self,
         warm: &HashSet<HandlerId>,
         rng: &mut fastrand::Rng,
+        now: Duration,
     ) -> Option<(Pick, HandlerId)> {
-        let key = self.draw(warm, rng)?;
+        let key = self.draw(warm, rng, now)?;
+        self.charge_pick(&key.tenant, now);
         let entry = self.types.get_mut(&key)?;
         let handler = entry.handler?;
         entry.picks = entry.picks.saturating_add(1);
@@ -224,8 +237,7 @@ impl Scheduler {
             (reserved.noted, reserved.last_report) = (entry.noted, entry.last_report);
         }
         if let Some(handler) = handler {
-            self.batches_running += 1;
-            self.tenants.entry(key.tenant.clone()).or_default().batches_running += 1;
+            self.batch_begins(&key.tenant, now);
             let entry = self.types.entry(key.clone()).or_default();
             *entry.batches_running.entry(handler).or_default() += 1;
         }
@@ -291,11 +303,8 @@ impl Scheduler {
     }
 
     /// A batch has ended and frees its slot.
-    pub(crate) fn free_slot(&mut self, key: &TypeKey, handler: HandlerId) {
-        self.batches_running -= 1;
-        if let Some(tenant) = self.tenants.get_mut(&key.tenant) {
-            tenant.batches_running -= 1;
-        }
+    pub(crate) fn free_slot(&mut self, key: &TypeKey, handler: HandlerId, now: Duration) {
+        self.batch_ends(&key.tenant, now);
         if let Some(entry) = self.types.get_mut(key)
             && let Some(running) = entry.batches_running.get_mut(&handler)
         {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use windlass_core::TypeName;
 use windlass_core::store::{Revision, WaitingType};
 
 use super::*;
+
+mod by_use;
 
 pub(super) const NOW: Duration = Duration::from_secs(3600);
 
@@ -53,7 +56,7 @@ fn shares(scheduler: &mut Scheduler, picks: usize) -> HashMap<TypeKey, f64> {
     let mut rng = fastrand::Rng::with_seed(7);
     let mut shares = HashMap::new();
     for _ in 0..picks {
-        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
         *shares.entry(pick.key).or_insert(0.0) += 100.0 / picks as f64;
     }
     shares
@@ -67,10 +70,12 @@ fn glut_of_a() -> Vec<WaitingType> {
 
 #[test]
 fn s2_23_tenants_share_alike_and_so_do_the_types_of_one() {
-    let shares = shares(&mut scheduler(Fairness::Tenant, glut_of_a()), 10_000);
-    assert!((shares[&key("b", "t")] - 50.0).abs() <= 1.5, "{shares:?}");
-    for name in ["x", "y", "z"] {
-        assert!((shares[&key("a", name)] - 16.7).abs() <= 1.3, "{shares:?}");
+    for fairness in [Fairness::Tenant, Fairness::Draw] {
+        let shares = shares(&mut scheduler(fairness, glut_of_a()), 10_000);
+        assert!((shares[&key("b", "t")] - 50.0).abs() <= 1.5, "{shares:?}");
+        for name in ["x", "y", "z"] {
+            assert!((shares[&key("a", name)] - 16.7).abs() <= 1.3, "{shares:?}");
+        }
     }
 }
 
@@ -101,10 +106,10 @@ fn s2_25_a_lone_type_gets_every_shared_slot() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 100)]);
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..4 {
-        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
         start(&mut scheduler, &pick.key);
     }
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
 }
 
 #[test]
@@ -115,12 +120,12 @@ fn s2_13_a_tenant_that_hangs_in_every_slot_does_not_keep_another_out() {
         start(&mut scheduler, &key("a", "t"));
     }
     look(&mut scheduler, vec![waiting("b", "t", 2)]);
-    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
     assert_eq!(pick.key, key("b", "t"));
     start(&mut scheduler, &pick.key);
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none(), "b has its minimum");
-    scheduler.free_slot(&pick.key, handler().unwrap());
-    let (next, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none(), "b has its minimum");
+    scheduler.free_slot(&pick.key, handler().unwrap(), NOW);
+    let (next, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
     assert_eq!(next.key, key("b", "t"), "its minimum is free again");
 }
 
@@ -129,24 +134,24 @@ fn s2_13_a_tenant_that_hangs_in_every_slot_does_not_keep_another_out() {
 fn s0_60_select_reserve_answer_and_free_keep_count() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
     let mut rng = fastrand::Rng::with_seed(1);
-    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
     assert_eq!(pick.limit, 3);
     let settings = TypeSettings::default();
     let reserved = scheduler.reserve(&pick.key, &settings, handler(), 2, NOW);
-    assert_eq!(scheduler.select(&HashSet::new(), &mut rng).unwrap().0.limit, 1);
+    assert_eq!(scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap().0.limit, 1);
     scheduler.answered(&pick.key, reserved, 2, 1, NOW);
     let last = scheduler.reserve(&pick.key, &settings, handler(), 1, NOW);
     scheduler.answered(&pick.key, last, 1, 0, NOW);
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
-    (0..2).for_each(|_| scheduler.free_slot(&pick.key, handler().unwrap()));
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
+    (0..2).for_each(|_| scheduler.free_slot(&pick.key, handler().unwrap(), NOW));
     assert_eq!(scheduler.batches_running, 0);
     assert!(scheduler.types[&pick.key].batches_running.is_empty());
     look(&mut scheduler, vec![waiting("a", "t", 3)]);
-    assert_eq!(scheduler.select(&HashSet::new(), &mut rng).unwrap().0.limit, 3);
+    assert_eq!(scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap().0.limit, 3);
     let reserved = scheduler.reserve(&pick.key, &settings, None, 3, NOW);
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
     scheduler.give_back(&pick.key, reserved, 0, NOW);
-    assert_eq!(scheduler.select(&HashSet::new(), &mut rng).unwrap().0.limit, 3);
+    assert_eq!(scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap().0.limit, 3);
 }
 
 #[test]
@@ -156,14 +161,14 @@ fn types_without_a_runnable_handler_are_not_picked() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![bare, waiting("a", "t", 5)]);
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..50 {
-        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
         assert_eq!(pick.key, key("a", "t"));
     }
     assert!(!scheduler.tenants[&key("a", "t").tenant].waiting.contains(&key("a", "bare").name));
     assert!(scheduler.note(&key("a", "bare"), 1), "no look is needed for its jobs");
     assert!(!scheduler.types.contains_key(&key("a", "bare")), "it takes no place of others");
     scheduler.set_unrunnable(&key("a", "t"), handler().unwrap());
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
 }
 
 #[test]
@@ -227,7 +232,7 @@ fn one_batch_goes_ahead_until_the_handler_says_how_many_may() {
     look(&mut scheduler, vec![waiting("a", "t", 100)]);
     let t = key("a", "t");
     let mut start = |scheduler: &mut Scheduler| {
-        let picked = scheduler.select(&HashSet::new(), &mut rng).is_some();
+        let picked = scheduler.select(&HashSet::new(), &mut rng, NOW).is_some();
         picked.then(|| start(scheduler, &t)).is_some()
     };
     assert!(start(&mut scheduler) && !start(&mut scheduler));
@@ -244,9 +249,9 @@ fn batches_of_an_old_version_do_not_keep_a_new_one_waiting() {
     let t = key("a", "t");
     scheduler.set_contexts(&t, handler().unwrap(), Some(1));
     start(&mut scheduler, &t);
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
     scheduler.set_handler(&t, HandlerId::new(2).unwrap());
-    let (_, version) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+    let (_, version) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
     assert_eq!(Some(version), HandlerId::new(2));
 }
 
@@ -257,18 +262,18 @@ fn a_type_over_its_rate_rests() {
     let settings = slow.settings.clone();
     let mut scheduler = scheduler(Fairness::Tenant, vec![slow]);
     let mut rng = fastrand::Rng::with_seed(1);
-    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
     assert_eq!(pick.limit, 2);
     let reserved = scheduler.reserve(&pick.key, &settings, handler(), 2, NOW);
     assert_eq!(scheduler.reserve(&pick.key, &settings, None, 9, NOW).jobs, 0, "pulls count too");
     scheduler.answered(&pick.key, reserved, 2, 98, NOW);
-    scheduler.free_slot(&pick.key, handler().unwrap());
+    scheduler.free_slot(&pick.key, handler().unwrap(), NOW);
     assert!(scheduler.rates.rests(&pick.key));
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
     let rested = scheduler.next_rested_at().unwrap();
     assert_eq!(rested, NOW + Duration::from_secs(1));
     assert_eq!(scheduler.take_rested(rested), [(pick.key.clone(), 2)]);
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_some());
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_some());
     let reserved = scheduler.reserve(&pick.key, &settings, None, 2, rested);
     assert_eq!(reserved.jobs, 2);
     scheduler.give_back(&pick.key, reserved, 0, rested);
@@ -299,7 +304,7 @@ fn warm_types_go_first_within_a_bound() {
     let mut picked = |picks: usize| {
         let mut warm_picks = 0;
         for _ in 0..picks {
-            let (pick, _) = scheduler.select(&warm, &mut rng).unwrap();
+            let (pick, _) = scheduler.select(&warm, &mut rng, NOW).unwrap();
             warm_picks += usize::from(pick.key == key("a", "warm"));
         }
         warm_picks
@@ -314,7 +319,7 @@ fn warm_types_go_first_within_a_bound() {
 fn one_pick_in_ten_has_a_floor_so_that_no_priority_starves() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1000)]);
     let mut rng = fastrand::Rng::with_seed(3);
-    let mut picks = (0..100).map(|_| scheduler.select(&HashSet::new(), &mut rng).unwrap());
+    let mut picks = (0..100).map(|_| scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap());
     assert_eq!(picks.by_ref().filter(|pick| pick.0.floor.is_some()).count(), 10);
 }
 
@@ -324,7 +329,7 @@ fn every_second_floor_is_just_below_the_most_urgent_jobs() {
     let mut rng = fastrand::Rng::with_seed(3);
     let just_below = Priority::new(499).unwrap();
     scheduler.note_front(&key("a", "t"), Priority::new(500).unwrap());
-    let picks = (0..1000).map(|_| scheduler.select(&HashSet::new(), &mut rng).unwrap());
+    let picks = (0..1000).map(|_| scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap());
     let floors: Vec<Priority> = picks.filter_map(|(pick, _)| pick.floor).collect();
     assert_eq!(floors.len(), 100);
     assert!(floors.iter().skip(1).step_by(2).all(|floor| *floor == just_below));
@@ -339,9 +344,9 @@ fn an_idle_type_is_remembered_with_its_handler_and_a_new_one_asks_for_a_look() {
     let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
     scheduler.answered(&t, reserved, 1, 0, NOW);
     let mut rng = fastrand::Rng::with_seed(3);
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
     assert!(scheduler.note(&t, 1), "its handler is known");
-    assert!(scheduler.select(&HashSet::new(), &mut rng).is_some());
+    assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_some());
     assert!(!scheduler.note(&key("a", "new"), 1));
 }
 
@@ -382,11 +387,11 @@ fn more_types_than_have_a_place_take_turns() {
             scheduler.look_begins();
             scheduler.feed_next(&of, &ring.next(&of, each), each);
         }
-        let (pick, version) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+        let (pick, version) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
         let settings = TypeSettings::default();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
         scheduler.answered(&pick.key, reserved, 1, 999, NOW);
-        scheduler.free_slot(&pick.key, version);
+        scheduler.free_slot(&pick.key, version, NOW);
         *picked.entry(pick.key).or_default() += 1;
         assert!(scheduler.waiting <= 300, "the window is bounded");
     }
@@ -420,14 +425,15 @@ fn idle_types_are_forgotten_when_there_are_too_many() {
 
 #[test]
 fn a_tenant_with_a_first_job_does_not_wait_behind_thousands_of_others() {
-    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let mut scheduler = scheduler(Fairness::Draw, vec![]);
     let glut = (0..5000).map(|n| waiting(&format!("glut{n:04}"), "t", 1000));
     scheduler.look_begins();
     scheduler.feed_first(glut.collect(), 4);
     let mut rng = fastrand::Rng::with_seed(3);
     for round in 0..3 {
         look(&mut scheduler, vec![waiting("new", "t", 1)]);
-        let mut picks = (0..2).map(|_| scheduler.select(&HashSet::new(), &mut rng).unwrap().0.key);
+        let mut picks =
+            (0..2).map(|_| scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap().0.key);
         let t =
             picks.find(|picked| *picked == key("new", "t")).expect("one of two picks is for it");
         assert!(picks.all(|picked| picked != t), "round {round}: it has one");
@@ -458,7 +464,7 @@ fn jobs_taken_by_name_bring_no_type_back_that_had_its_turn_or_lost_its_handler()
     let mut scheduler = scheduler(Fairness::Tenant, vec![]);
     scheduler.feed_first(ring.0.clone(), 4);
     let (pick, version) =
-        scheduler.select(&HashSet::new(), &mut fastrand::Rng::with_seed(3)).unwrap();
+        scheduler.select(&HashSet::new(), &mut fastrand::Rng::with_seed(3), NOW).unwrap();
     scheduler.reserve(&pick.key, &TypeSettings::default(), Some(version), 1, NOW);
     let other = ring.0.iter().find(|of_type| of_type.key != pick.key).unwrap().key.clone();
     scheduler.handler_gone(&other, scheduler.last_report(&other));
@@ -471,11 +477,11 @@ fn jobs_taken_by_name_bring_no_type_back_that_had_its_turn_or_lost_its_handler()
 /// Runs one job of each type that can be picked; returns how many.
 fn run_all(scheduler: &mut Scheduler, rng: &mut fastrand::Rng) -> usize {
     let mut picked = 0;
-    while let Some((pick, version)) = scheduler.select(&HashSet::new(), rng) {
+    while let Some((pick, version)) = scheduler.select(&HashSet::new(), rng, NOW) {
         let settings = scheduler.settings(&pick.key).unwrap();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
         scheduler.answered(&pick.key, reserved, 1, 0, NOW);
-        scheduler.free_slot(&pick.key, version);
+        scheduler.free_slot(&pick.key, version, NOW);
         picked += 1;
     }
     picked
@@ -514,7 +520,7 @@ fn a_type_that_finds_no_place_behind_types_that_rest_gets_its_turn() {
     look(&mut scheduler, ring.0[256..].to_vec());
     for _ in 0..20 {
         feed(&mut scheduler, &ring, 32);
-        if let Some((pick, _)) = scheduler.select(&HashSet::new(), &mut rng) {
+        if let Some((pick, _)) = scheduler.select(&HashSet::new(), &mut rng, NOW) {
             assert_eq!(pick.key, last);
             return;
         }
@@ -540,7 +546,7 @@ fn a_type_turned_away_from_a_full_window_comes_in_when_there_is_room() {
         scheduler.answered(&of_type.key, reserved, 1, 0, NOW);
     }
     assert!(scheduler.wants_types() && feed(&mut scheduler, &ring, 32));
-    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).expect("it is here");
+    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).expect("it is here");
     assert_eq!(pick.key, ring.0[1].key);
 }
 
@@ -565,7 +571,7 @@ fn a_new_rate_changes_the_current_rest_wherever_it_comes_from() {
             assert_eq!(rested.len(), 1, "waiting workers hear of it, too: {rate:?} {here}");
             assert!(!scheduler.rates.rests(&slow.key));
             let mut rng = fastrand::Rng::with_seed(1);
-            assert!(scheduler.select(&HashSet::new(), &mut rng).is_some());
+            assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_some());
         }
     }
 }
@@ -655,11 +661,13 @@ fn a_tenant_of_which_a_look_told_only_a_part_gets_the_others_from_its_ring() {
     let mut picked = HashSet::new();
     for _ in 0..600 {
         feed(&mut scheduler, &ring, 32);
-        let Some((pick, version)) = scheduler.select(&HashSet::new(), &mut rng) else { continue };
+        let Some((pick, version)) = scheduler.select(&HashSet::new(), &mut rng, NOW) else {
+            continue;
+        };
         let settings = TypeSettings::default();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
         scheduler.answered(&pick.key, reserved, 1, 9, NOW);
-        scheduler.free_slot(&pick.key, version);
+        scheduler.free_slot(&pick.key, version, NOW);
         picked.insert(pick.key);
     }
     assert_eq!(picked.len(), 300);

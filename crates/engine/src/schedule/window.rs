@@ -69,7 +69,8 @@ impl Scheduler {
         let waiting = entry.is_some_and(|entry| entry.ready > 0);
         let idle = entry.is_some_and(|entry| entry.ready == 0 && entry.batches_running.is_empty());
         let new = self.welcoming && open.is_some() && !self.tenants.contains_key(&key.tenant);
-        if new && self.newcomers.len() < NEWCOMERS_MAX {
+        let drawn = self.fairness != Fairness::Tenant;
+        if new && drawn && self.newcomers.len() < NEWCOMERS_MAX {
             self.newcomers.push_back(key.tenant.clone());
         }
         let tenant = self.tenants.entry(key.tenant.clone()).or_default();
@@ -89,22 +90,32 @@ impl Scheduler {
 
     pub(super) fn place_tenant(&mut self, tenant: &Tenant) {
         let Some(entry) = self.tenants.get(tenant) else { return };
-        let weight = match self.fairness {
-            Fairness::Tenant => 1,
-            Fairness::Type => entry.open.weight(),
-        };
-        let needy = entry.batches_running < self.slots.tenant_min;
-        if entry.open.is_empty() {
-            self.open.remove(tenant);
-        } else {
-            self.open.insert(tenant, weight);
+        let share = self.share(tenant);
+        let may = !entry.open.is_empty() && entry.batches_running < share.slots_max;
+        if may && !self.open.contains(tenant) {
+            self.catch_up(tenant);
         }
-        if entry.open.is_empty() || !needy {
-            self.needy.remove(tenant);
-        } else {
-            self.needy.insert(tenant, weight);
+        let Some(entry) = self.tenants.get(tenant) else { return };
+        let weight = u64::from(share.weight)
+            * match self.fairness {
+                Fairness::Tenant | Fairness::Draw => 1,
+                Fairness::Type => entry.open.weight(),
+            };
+        let kept = entry.batches_running < share.slots_min;
+        let needy = kept || entry.batches_running < self.slots.tenant_min;
+        for (candidates, is_one) in
+            [(&mut self.open, true), (&mut self.needy, needy), (&mut self.kept, kept)]
+        {
+            if may && is_one {
+                candidates.put(tenant, weight, entry.level, entry.rank);
+            } else {
+                candidates.remove(tenant);
+            }
         }
         if entry.waiting.is_empty() && entry.feed == Feed::Whole && entry.batches_running == 0 {
+            if entry.level > self.floor {
+                self.past.put(tenant, entry.level);
+            }
             self.tenants.remove(tenant);
         }
         self.weigh_feed(tenant);
@@ -197,7 +208,7 @@ mod tests {
     #[test]
     fn newcomers_are_remembered_up_to_a_bound() {
         let tenants = (0..=NEWCOMERS_MAX).map(|n| waiting(&format!("a{n}"), "t", 1));
-        let scheduler = scheduler(Fairness::Tenant, tenants.collect());
+        let scheduler = scheduler(Fairness::Draw, tenants.collect());
         assert_eq!(scheduler.newcomers.len(), NEWCOMERS_MAX);
     }
 
@@ -210,7 +221,7 @@ mod tests {
         let reserved = start(&mut scheduler, &t);
         scheduler.answered(&t, reserved, 1, 0, NOW);
         assert!(!is_idle(&scheduler), "it has a batch");
-        scheduler.free_slot(&t, handler().unwrap());
+        scheduler.free_slot(&t, handler().unwrap(), NOW);
         assert!(is_idle(&scheduler));
         scheduler.note(&t, 1);
         assert!(!is_idle(&scheduler));

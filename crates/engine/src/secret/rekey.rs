@@ -27,6 +27,9 @@ pub(crate) async fn rekey(shared: Arc<Shared>) -> Result<Rekeyed, Error> {
     make_first_key(&shared).await?;
     let keys = lock(&shared, KeyLock::Replace).await?;
     let ring = keys.ring().with_new_key().map_err(|error| Error::Internal(error.to_string()))?;
+    // The key file is not in the store: what the audit says about this must not be lost with a
+    // power cut that keeps the new file.
+    shared.store.flush().await.map_err(store_error)?;
     let keys = replace(keys, ring).await?;
     let mut pass = Pass::default();
     while let Some(portion) = next_portion(&shared, &pass).await? {

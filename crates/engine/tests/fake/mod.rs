@@ -221,6 +221,11 @@ impl FakeRunner {
         self.started.borrow().clone()
     }
 
+    /// How many attempts hang.
+    pub fn all_hanging(&self) -> usize {
+        self.hanging.lock().unwrap().len()
+    }
+
     pub fn stopped(&self) -> Vec<(JobId, Stop)> {
         self.attempts_stopped().into_iter().map(|(attempt, why)| (attempt.job, why)).collect()
     }

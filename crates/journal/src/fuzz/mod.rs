@@ -125,6 +125,7 @@ fn check_written_back(record: &Record) {
         then: job.then.clone(),
         parent: None,
         extra: job.extra.clone(),
+        durable: None,
     };
     let payload = AddPayload::Inline(payload.clone());
     let entry = Entry { key: job.key.clone(), payload, options };

@@ -60,3 +60,15 @@ async fn an_empty_journal_is_adopted_and_removed() {
     journal.remove().await.unwrap();
     assert!(!options(root.path()).dir.exists());
 }
+
+#[tokio::test]
+async fn a_lock_that_the_disk_refuses_is_an_error_of_the_disk() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(options(root.path()).dir.join("lock")).unwrap();
+    let cannot_lock = |what: &str| what.starts_with("cannot lock");
+    let is_refused =
+        |error: Option<Error>| matches!(error, Some(Error::Storage(what)) if cannot_lock(&what));
+    let adopted = Journal::adopt(options(root.path()), clock() as Arc<dyn Clock>, None);
+    assert!(is_refused(adopted.err()), "it may have an owner, and it exists");
+    assert!(is_refused(open_after(root.path(), None).err()), "nobody uses it");
+}

@@ -1,6 +1,6 @@
 //! The text in the files; everything is read back as it was written.
 
-use std::process::Command;
+use std::process::Stdio;
 
 use bytes::Bytes;
 use windlass_core::add::Expiry;
@@ -12,7 +12,9 @@ use crate::chunk::FrameState;
 use crate::decode::{Decoder, records};
 
 fn output_of(program: &str, arguments: &[&str], file: &Path) -> String {
-    let output = Command::new(program).args(arguments).arg(file).output().unwrap();
+    let mut command = Command::new(program);
+    command.args(arguments).arg(file).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = start(&mut command).wait_with_output().unwrap();
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -209,4 +211,16 @@ fn a_run_of_ids_is_no_longer_than_any_that_is_written() {
     };
     assert!(reads(1_001_023), "1024 ids");
     assert!(!reads(1_001_024));
+}
+
+#[test]
+fn a_key_belongs_to_the_records_that_its_line_names() {
+    let text = "#:Key fingerprint=1,ids=2-3,key=a\n\
+                2|acme/mail|a\n3|acme/mail|b\n4|acme/mail|c\n\
+                #:Key fingerprint=1,ids=6-6,key=b\n5|acme/mail|d\n";
+    let mut found = Vec::new();
+    let text = Bytes::from_static(text.as_bytes());
+    records(&text, FrameState::default(), None, Path::new("payload"), &mut found).unwrap();
+    let keys = found.iter().map(|record| record.note.as_ref().map(|note| note.key.key.as_str()));
+    assert_eq!(keys.collect::<Vec<_>>(), [Some("a"), Some("a"), None, None]);
 }

@@ -1,6 +1,7 @@
 //! How long segments and payloads stay after the store has them.
 
 use super::*;
+use crate::segment;
 
 const KEEP: Duration = Duration::from_secs(300);
 const SEGMENT: u64 = 700;
@@ -89,6 +90,26 @@ async fn a_segment_that_a_rewind_took_back_must_be_confirmed_again() {
     clock.advance(KEEP);
     journal.drop_until(newest).await.unwrap();
     assert_eq!(segments(root.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_segment_that_ends_where_a_rewind_begins_stays_confirmed() {
+    let root = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let journal = open_keeping(root.path(), &clock, None);
+    let newest = filled(&journal).await;
+    let all = segments(root.path());
+    let second = segment::first_of_name(all[1].file_name().unwrap().to_str().unwrap()).unwrap();
+    journal.drop_until(newest).await.unwrap();
+    clock.advance(KEEP);
+    journal.rewind(None).await.unwrap();
+    let before = drain(&journal).await.into_iter().map(|record| record.job.id);
+    let position = before.filter(|id| *id < second).max().unwrap();
+    journal.drop_until(position).await.unwrap();
+    clock.advance(KEEP);
+    journal.rewind(Some(position)).await.unwrap();
+    journal.drop_until(position).await.unwrap();
+    assert_eq!(segments(root.path()), all[1..], "the store never lost anything of the first");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use windlass_core::time::SystemClock;
 
@@ -60,12 +60,9 @@ async fn append_until_killed(root: &Path) {
 
 /// Runs the child and kills it at a moment chosen by the seed.
 fn accepted_until_kill(root: &Path, seed: u64) -> HashMap<JobId, String> {
-    let mut child: Child = Command::new(std::env::current_exe().unwrap())
-        .args([TEST_NAME, "--exact", "--nocapture"])
-        .env(ROOT_VARIABLE, root)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([TEST_NAME, "--exact", "--nocapture"]).env(ROOT_VARIABLE, root);
+    let mut child = start(command.stdout(Stdio::piped()));
     let mut luck = fastrand::Rng::with_seed(seed);
     let lines_until_kill = luck.usize(1..400);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -14,11 +14,15 @@ mod power;
 mod race;
 mod reading;
 mod recovery;
+mod refusal;
 mod rewind;
+mod search;
+mod unread;
 mod writing;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::process::{Child, Command};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,12 +30,20 @@ use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{AddOptions, JobId, Payload, Sysid, Timestamp, TypeKey};
 
 use crate::disk::{Disk, RealDisk};
-use crate::{AddPayload, Entry, Error, Journal, Options, Record};
+use crate::{AddPayload, Entry, Error, Journal, Options, Record, Spool};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_123);
 const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Longer than any test takes by its own clock.
 const LONG: Duration = Duration::from_secs(3600);
+/// Held for writing while a process starts: until it executes its program, it has a copy of every
+/// lock, and no test could open a journal that it has just closed.
+static STARTING: RwLock<()> = RwLock::new(());
+
+fn start(command: &mut Command) -> Child {
+    let _this_starts = STARTING.write().unwrap();
+    command.spawn().unwrap()
+}
 
 fn sysid() -> Sysid {
     Sysid::new(7).unwrap()
@@ -59,6 +71,7 @@ fn open(root: &Path) -> Journal {
 }
 
 fn open_after(root: &Path, ingested: Option<JobId>) -> Result<Journal, Error> {
+    let _none_starts = STARTING.read().unwrap();
     Journal::open(options(root), clock() as Arc<dyn Clock>, None, ingested)
 }
 

@@ -236,6 +236,36 @@ async fn a_closed_journal_takes_nothing_and_can_be_opened_again() {
 }
 
 #[tokio::test]
+async fn close_returns_when_the_writer_has_ended() {
+    let disk = FaultDisk::default();
+    let journal = open_faulty(&disk);
+    let begun = disk.syncs();
+    disk.shut_gate();
+    let spawned = journal.clone();
+    let append = tokio::spawn(async move { spawned.append(entries(&["a"]), None).await });
+    while disk.syncs() == begun {
+        tokio::task::yield_now().await;
+    }
+    let close = tokio::spawn(async move { journal.close().await });
+    tokio::task::yield_now().await;
+    assert!(!close.is_finished(), "the writer still writes");
+    disk.open_gate();
+    close.await.unwrap();
+    assert!(append.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn an_append_that_is_too_large_is_refused_and_writes_nothing() {
+    const MIB: usize = 1024 * 1024;
+    let root = tempfile::tempdir().unwrap();
+    let journal = open(root.path());
+    // All of them share one payload in memory.
+    let refused = journal.append(vec![entry(vec![b'x'; MIB]); 1024], None).await;
+    assert!(matches!(refused, Err(Error::TooLarge { bytes, .. }) if bytes > 1024 * MIB));
+    assert_eq!(segments(root.path()).len(), 0);
+}
+
+#[tokio::test]
 async fn an_append_of_nothing_writes_nothing() {
     let root = tempfile::tempdir().unwrap();
     let journal = open(root.path());

@@ -113,7 +113,7 @@ impl Model {
             }
             Op::SysidRenew { nth, id_newest } => {
                 let Some((by_reference, by_subject)) = self.grant(nth) else { return };
-                let renew = |grant| SysidRenew { grant, lease: LEASE, id_newest };
+                let renew = |grant| SysidRenew { grant, lease: LEASE, id_newest, report: None };
                 let expected = self.reference.sysid_renew(renew(by_reference)).await.ok();
                 let seen = self.subject().sysid_renew(renew(by_subject)).await.ok();
                 assert_eq!(seen, expected, "renewed {by_subject:?}");

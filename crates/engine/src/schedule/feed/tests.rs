@@ -137,7 +137,7 @@ fn a_type_that_had_its_turn_leaves_if_others_wait_outside_and_another_one_is_her
             scheduler.has_more(&key("a", "t").tenant);
         }
         let mut rng = fastrand::Rng::with_seed(3);
-        let (pick, _) = scheduler.select(&Default::default(), &mut rng).unwrap();
+        let (pick, _) = scheduler.select(&Default::default(), &mut rng, NOW).unwrap();
         start(&mut scheduler, &pick.key);
         scheduler.types[&pick.key].ready
     };
