@@ -330,7 +330,7 @@ function outcome(failed, value) {
   try {
     if (failed) return failure(value);
     if (value === undefined || value === null) return '"status":200';
-    if (typeof value === 'number' && isInteger(value)) return statusMember(value);
+    if (isStatus(value)) return statusMember(value);
     if (typeof value !== 'object') return '"status":200,' + dataMember(value);
     const names = keys(value);
     const has = (name) => names[0] === name || names[1] === name;

@@ -408,7 +408,7 @@ final class WindlassContext
     /** The members of an `end` that describe the outcome. */
     private static function outcome(mixed $value): string
     {
-        if (is_int($value)) {
+        if (self::isStatus($value)) {
             return self::statusMember($value);
         }
         $parts = $value instanceof stdClass ? (array) $value : $value;

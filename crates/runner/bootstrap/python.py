@@ -342,7 +342,7 @@ def is_status(value):
 
 def outcome(value):
     """The members of an `end` that describe the outcome."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_status(value):
         return status_member(value)
     if isinstance(value, dict) and 0 < len(value) == ("status" in value) + ("data" in value):
         status = value.get("status")

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rustix::process::{Signal, kill_process};
 use windlass_core::job::Token;
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
 use windlass_core::size::format_size;
@@ -22,7 +23,7 @@ use windlass_core::{
 use crate::context::language::find_program;
 use crate::isolate::{Landlock, Layers, landlock_version};
 use crate::process::stopped_before_start;
-use crate::{Error, LocalRunner, Options};
+use crate::{Error, LocalRunner, Options, proc};
 
 /// One layer and its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +50,8 @@ const TRIAL_SCRATCH: u64 = 8 * 1024 * 1024;
 const TRIAL_CPU: Duration = Duration::from_secs(1);
 const TRIAL_FILE: u64 = 64 * 1024;
 const TRIAL_PROCESSES: u32 = 3;
+/// How long a process sleeps that hides.
+const HIDDEN_S: u32 = 86_000;
 /// Variables that a shell sets by itself.
 const OF_SHELL: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 const OF_HANDLER: [&str; 6] = ["PATH", "HOME", "TMPDIR", "LANG", "OUTSIDE", "PORT"];
@@ -77,8 +80,12 @@ socket.create_connection(('127.0.0.1', $PORT))"
 }
 command -v bash python3 > /dev/null && echo "connect tried"
 connect && echo "connect made"
+echo "all tried"
 exit 0
 "#;
+/// The line that it prints last.
+const LAST: &str = "all tried";
+const NOT_TRIED: &str = "not tried: no handler ran to its end";
 /// Allocates memory until it fails.
 const HOG_MEMORY: &str = "exec tail /dev/zero";
 /// The same in several processes, none of which has all of it.
@@ -86,6 +93,9 @@ const HOG_TOGETHER: &str = "for i in 1 2 3 4 5 6 7 8; do
   (while :; do tail /dev/zero 2> /dev/null; done) & done; wait";
 const HOG_CPU: &str = "while :; do :; done";
 const HOG_FILE: &str = "exec cat /dev/zero > file";
+/// Leaves a process behind that nothing tells whose it is. `$WORD` is a number of seconds.
+const HIDE: &str = "(cd /; env -i $(command -v setsid) sleep $WORD < /dev/null > /dev/null 2>&1 &)
+sleep 0.1; echo left";
 const HOG_PROCESSES: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; wait";
 
 /// Runs handlers in the empty directory named by the options, and checks what they could do.
@@ -117,6 +127,7 @@ pub async fn examine(options: Options) -> Result<Vec<Finding>, Error> {
         seen.privileges(),
         landlock(isolation.landlock, &seen, &outside),
     ];
+    findings.push(trial.leftovers().await);
     findings.extend(trial.limits(&isolation.limits).await);
     findings.push(seen.core_files());
     for (program, argument) in LANGUAGES {
@@ -154,6 +165,9 @@ fn landlock(wanted: Landlock, seen: &Facts, outside: &Path) -> Finding {
             return found(layer, false, detail);
         }
     };
+    if !seen.has_run() {
+        return found(layer, false, NOT_TRIED);
+    }
     let wrote = outside.join("written").exists();
     let read = seen.values("outside").any(|value| value == "read");
     let detail = match (wrote, read) {
@@ -172,6 +186,11 @@ struct Facts(String);
 impl Facts {
     fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix(' '))
+    }
+
+    /// Whether it ran to its end: what an attack did not print was tried and failed.
+    fn has_run(&self) -> bool {
+        self.0.lines().any(|line| line == LAST)
     }
 
     /// A field of `/proc/self/status`.
@@ -200,6 +219,9 @@ impl Facts {
         let ours = rustix::process::geteuid().as_raw().to_string();
         let own_users = fs::read_link("/proc/self/ns/user")
             .is_ok_and(|ours| self.values("users").any(|users| ours.to_str() != Some(users)));
+        if user == "unknown" {
+            return found("user", false, NOT_TRIED);
+        }
         let detail = match (user == ours, own_users) {
             (_, true) => "of a user namespace of its own",
             (false, false) => "not the daemon's",
@@ -221,9 +243,12 @@ impl Facts {
 
     fn system_calls(&self, layers: &Layers) -> Finding {
         let layer = "system call filter";
-        match self.0.lines().filter(|line| *line == "unshared").count() {
-            0 => found(layer, true, "a handler could not make a namespace"),
-            _ => missing(layer, layers, "a handler made a user namespace"),
+        match self.0.lines().any(|line| line == "unshared") {
+            true => missing(layer, layers, "a handler made a user namespace"),
+            false if !self.has_run() => missing(layer, layers, NOT_TRIED),
+            // Where nobody can make one, that tells nothing about the filter.
+            false if !layers.filter => missing(layer, layers, "no filter could be set"),
+            false => found(layer, true, "a handler could not make a namespace"),
         }
     }
 
@@ -335,6 +360,27 @@ impl Trial {
         let report = lock(&reported.0).take();
         // A returned job was not started.
         report.unwrap_or_else(|| stopped_before_start(Stop::Shutdown))
+    }
+
+    /// Whether a process that hides ends with its job.
+    async fn leftovers(&self) -> Finding {
+        let layer = "end of all processes";
+        let word = format!("{HIDDEN_S}.{}", std::process::id());
+        let env = [("WORD".to_owned(), word.clone())].into();
+        let options = HandlerOptions { env, ..HandlerOptions::default() };
+        let report = self.run_with(Lang::Sh, HIDE, options).await;
+        if !report.log.to_string().contains("left") {
+            return found(layer, false, NOT_TRIED);
+        }
+        let left = proc::with_argument(&word);
+        for pid in &left {
+            // It may be gone by now.
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        match left.is_empty() {
+            true => found(layer, true, "a process that hid has ended with its job"),
+            false => missing(layer, self.runner.layers(), "a process that hid outlived its job"),
+        }
     }
 
     /// Tries each limit with a value that is reached at once.

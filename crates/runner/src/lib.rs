@@ -130,6 +130,14 @@ pub(crate) struct Ground {
     path: Box<str>,
 }
 
+impl Ground {
+    /// Ends all processes; none is started from now on. Blocks.
+    fn close(&self) {
+        self.spares.close();
+        self.scratch.gate.close();
+    }
+}
+
 /// Runs handlers in processes on this machine, and over HTTP.
 pub struct LocalRunner {
     options: Options,
@@ -166,6 +174,12 @@ impl LocalRunner {
             ground,
             options,
         })
+    }
+
+    /// For a daemon that exits without a shutdown: ends all processes, and blocks until those that
+    /// are just being ended are dead, which takes a few walks through the process table.
+    pub fn end_at_once(&self) {
+        self.ground.close();
     }
 }
 
@@ -244,10 +258,6 @@ impl Runner for LocalRunner {
     async fn close(&self) {
         self.contexts.close().await;
         let ground = Arc::clone(&self.ground);
-        let close = move || {
-            ground.spares.close();
-            ground.scratch.gate.close();
-        };
-        let _ = tokio::task::spawn_blocking(close).await;
+        let _ = tokio::task::spawn_blocking(move || ground.close()).await;
     }
 }

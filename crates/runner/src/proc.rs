@@ -37,6 +37,15 @@ pub(crate) fn pids() -> io::Result<Vec<Pid>> {
     Ok(entries.flatten().filter_map(number).filter_map(Pid::from_raw).collect())
 }
 
+/// The processes with this word among their arguments.
+pub(crate) fn with_argument(word: &str) -> Vec<Pid> {
+    let has_word = |pid: &Pid| {
+        let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|found| found == word.as_bytes())
+    };
+    pids().unwrap_or_default().into_iter().filter(has_word).collect()
+}
+
 /// The most recent process id. As long as it stays the same, no process was started.
 pub(crate) fn newest() -> Option<u32> {
     let loads = fs::read_to_string("/proc/loadavg").ok()?;

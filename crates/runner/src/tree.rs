@@ -24,6 +24,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use windlass_core::sync::{lock, read};
 
+use crate::cell::OVER_MEMORY;
 use crate::gate::Gate;
 use crate::isolate::Group;
 use crate::kill::{descendants, with_descendants};
@@ -108,7 +110,7 @@ impl Main {
         mains().get_or_insert_default().insert(pid);
         gate.add(pid);
         drop(inside);
-        let tree = Tree { main: pid, dir, marker, gate, helpers: 0 };
+        let tree = Tree { main: pid, dir, marker, gate, helpers: 0, closed: false };
         Ok(Main { pid, inner: None, control: None, group: None, child, tree, reaped: false })
     }
 
@@ -116,20 +118,25 @@ impl Main {
         self.pid
     }
 
-    /// The main process is the outer process of a cell, which now runs the handler's.
-    pub(crate) fn has_cell(&mut self) {
-        self.tree.helpers = CELL_HELPERS;
+    /// The main process is the outer process of a cell, which now runs the handler's. If the cell
+    /// has its own process namespace (`closed`), everything in it ends with its init.
+    pub(crate) fn has_cell(&mut self, closed: bool) {
+        (self.tree.helpers, self.tree.closed) = (CELL_HELPERS, closed);
         let init = proc::only_child(self.pid);
         self.inner = init.and_then(proc::only_child);
     }
 
-    /// Waits for the process, which must be dead or about to die.
+    /// Waits for the process, which must be dead or about to die. An outer process that the kernel
+    /// ended for lack of memory counts as one that told of it.
     pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.tree.gate.forget(self.pid);
         let status = self.child.wait()?;
         self.reaped = true;
         forget(self.pid);
-        Ok(status)
+        let was_used_up = |group: &Group| group.of_cell().was_used_up();
+        let is_over =
+            status.signal() == Some(libc::SIGKILL) && self.group.as_ref().is_some_and(was_used_up);
+        Ok(if is_over { ExitStatus::from_raw(OVER_MEMORY) } else { status })
     }
 }
 
@@ -159,13 +166,20 @@ pub(crate) struct Tree {
     gate: Arc<Gate>,
     /// Processes that are ours, not the handler's.
     helpers: u32,
+    /// None of its processes can outlive the main one.
+    closed: bool,
 }
 
 impl Tree {
     /// Kills everything that belongs to the main process. Call it before that is reaped.
     ///
-    /// All of it is stopped first, so that nothing new is started during the search.
+    /// All of it is stopped first, so that nothing new is started during the search, unless nothing
+    /// has to be searched for: a daemon that dies in between leaves what it has stopped frozen.
     pub(crate) fn kill(&self) {
+        if self.closed {
+            let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
+            return;
+        }
         let inside = self.gate.enter();
         let first = if inside.is_closed() { Signal::KILL } else { Signal::STOP };
         let _ = rustix::process::kill_process_group(self.main, first);

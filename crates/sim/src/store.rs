@@ -18,13 +18,13 @@ use windlass_core::retry::Verdict;
 use windlass_core::secret::{SealedSecret, SecretInfo, SecretName};
 use windlass_core::store::{
     Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
-    ChangedTypes, Changes, Claim, Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error,
-    GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId, KeyRevision,
-    KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew, Requeue,
-    Secrets, SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew,
-    SysidReserve, TypeStats, TypedJob, WaitingType, Waits,
+    ChangedTypes, Changes, Claim, Claimed, Claims, DaemonRecord, Daemons, Decides, Durability,
+    EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId,
+    KeyRevision, KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew,
+    Requeue, Secrets, SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew,
+    SysidReserve, TenantRevision, Tenants, TypeStats, TypedJob, WaitingType, Waits,
 };
-use windlass_core::{JobId, Json, Sysid, Tenant, Timestamp, TypeKey, TypeName};
+use windlass_core::{JobId, Json, Sysid, Tenant, TenantSettings, Timestamp, TypeKey, TypeName};
 use windlass_proof::history::FaultKind;
 
 use crate::control::Control;
@@ -151,6 +151,7 @@ passes_on!(Daemons {
     fn sysid_release(sysid: Sysid, boot: Boot) -> ();
     fn boot_next() -> Boot;
     fn sysid_list() -> Vec<Sysid>;
+    fn daemon_list(after: Option<JournalId>, limit: usize) -> Vec<DaemonRecord>;
     fn id_newest() -> Option<JobId>;
 });
 
@@ -272,6 +273,15 @@ passes_on!(Audits {
     fn audit_put(entries: Vec<AuditEntry>, durability: Durability) -> ();
     fn audit_list(list: AuditList) -> AuditPage;
     fn audit_purge(keep: Duration, limit: usize) -> u64;
+});
+
+passes_on!(Tenants {
+    fn tenant_settings_put(tenant: &Tenant, settings: TenantSettings) -> ();
+    fn tenant_settings_get(tenant: &Tenant) -> TenantSettings;
+    fn tenant_settings_changed(
+        since: TenantRevision,
+        limit: usize
+    ) -> Vec<(TenantRevision, Tenant, TenantSettings)>;
 });
 
 passes_on!(Secrets {

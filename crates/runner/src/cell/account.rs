@@ -14,6 +14,8 @@ const FILL_BYTES_PER_MS: u64 = 8 << 20;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 const KIB: u64 = 1024;
+/// The line about page tables, which no two processes share.
+const TABLES: &str = "VmPTE:";
 
 /// What a look has found.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,20 +39,30 @@ fn pause(left: u64) -> Duration {
 }
 
 fn exact(processes: &[Pid]) -> u64 {
-    let of = |pid: &Pid| rollup_bytes(*pid).or_else(|| status_bytes(*pid));
-    processes.iter().filter_map(of).sum()
+    processes.iter().filter_map(|pid| rollup_bytes(*pid).or_else(|| status_bytes(*pid))).sum()
 }
 
-/// Own pages in memory and in swap space.
+/// Own pages in memory and in swap space, and page tables: a process that reads what it has never
+/// written to gets those, and no pages.
 fn status_bytes(pid: Pid) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
-    sum_of(&text, &["RssAnon:", "VmSwap:"])
+    in_status(&file_of(pid, "status")?)
 }
 
 /// The same, with pages of several processes divided between them.
 fn rollup_bytes(pid: Pid) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
-    sum_of(&text, &["Pss_Anon:", "SwapPss:"])
+    in_rollup(&file_of(pid, "smaps_rollup")?, &file_of(pid, "status")?)
+}
+
+fn in_status(status: &str) -> Option<u64> {
+    sum_of(status, &["RssAnon:", "VmSwap:", TABLES])
+}
+
+fn in_rollup(rollup: &str, status: &str) -> Option<u64> {
+    Some(sum_of(rollup, &["Pss_Anon:", "SwapPss:"])? + sum_of(status, &[TABLES])?)
+}
+
+fn file_of(pid: Pid, name: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/{}/{name}", pid.as_raw_nonzero())).ok()
 }
 
 /// The sum of these lines, which are in KiB; `None` if there is none of them.
@@ -68,10 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_pages_are_read_in_memory_and_in_swap_space() {
-        let status = "Name:\tsh\nRssAnon:\t     100 kB\nRssFile:\t 900 kB\nVmSwap:\t 28 kB\n";
-        assert_eq!(sum_of(status, &["RssAnon:", "VmSwap:"]), Some(128 * KIB));
-        assert_eq!(sum_of("Name:\tkthreadd\n", &["RssAnon:"]), None);
+    fn pages_swap_space_and_page_tables_count() {
+        let status = "Name:\tsh\nRssAnon:\t     100 kB\nRssFile:\t 900 kB\n\
+                      VmPTE:\t 4 kB\nVmSwap:\t 28 kB\n";
+        let rollup = "Pss: 500 kB\nPss_Anon: 50 kB\nSwap: 28 kB\nSwapPss: 14 kB\n";
+        assert_eq!(in_status(status), Some(132 * KIB));
+        assert_eq!(in_rollup(rollup, status), Some(68 * KIB));
+        assert_eq!(in_status("Name:\tkthreadd\n"), None);
+        assert_eq!(in_rollup("", status), None);
     }
 
     #[test]

@@ -27,8 +27,16 @@ pub(super) struct Rules {
     /// Absent if the kernel cannot be asked.
     pub(super) routes: Option<KernelRoutes>,
     pub(super) ports: Ports,
-    /// Where it may use sockets in files; absent if its own root decides that.
-    pub(super) sockets: Option<PathBuf>,
+    /// Absent if its own root decides what it can name.
+    pub(super) own: Option<OwnPlaces>,
+}
+
+/// The places of a cell that has no root of its own, by their real names.
+pub(super) struct OwnPlaces {
+    /// Where it may use sockets in files.
+    pub(super) sockets: PathBuf,
+    /// Below these it may change files.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// Where a call leads, after the decision.
@@ -69,7 +77,7 @@ pub(super) fn destination(
         }
         libc::AF_UNIX => match unix_path(&bytes) {
             // Names without a file are those of the cell's own network namespace.
-            None if rules.sockets.is_none() => Ok(Destination::plain(bytes)),
+            None if rules.own.is_none() => Ok(Destination::plain(bytes)),
             None => Err(error(libc::EPERM)),
             Some(path) => {
                 let file = target.open_path(path)?;
@@ -89,8 +97,8 @@ pub(super) fn destination(
 /// Those elsewhere lead to services of the machine. Without a root of its own, it may use those in
 /// its own directory only.
 pub(super) fn allow_socket_in(rules: &Rules, opened: &OwnedFd) -> io::Result<()> {
-    let may_write = match &rules.sockets {
-        Some(dir) => name_of(opened)?.starts_with(dir),
+    let may_write = match &rules.own {
+        Some(own) => name_of(opened)?.starts_with(&own.sockets),
         // All that is shown for reading alone is mounted that way.
         None => !rustix::fs::fstatvfs(opened)?.f_flag.contains(StatVfsMountFlags::RDONLY),
     };

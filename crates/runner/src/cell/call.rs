@@ -13,6 +13,8 @@ use super::address::{
     Destination, Rules, allow_socket_in, destination, family_of, internet_address, read_address,
     unix_address, unix_path,
 };
+use super::file::{change_mode, change_open_mode, change_times};
+use super::filter::FCHMODAT2;
 use super::message::{Message, send_many, send_to};
 use super::sys::socket;
 use super::target::Target;
@@ -63,6 +65,12 @@ pub(super) fn carry_out(rules: &Rules, target: Target, call: &libc::seccomp_data
         libc::SYS_sendto => send_to(rules, &target, (a, b, c, d as i32), (e, f)),
         libc::SYS_sendmsg => Message::read(rules, &target, a, b, c as i32).map(Message::send),
         libc::SYS_sendmmsg => send_many(rules, target, (a, b, c, d as i32)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chmod => change_mode(rules, &target, (libc::AT_FDCWD, a, 0), b).map(value),
+        libc::SYS_fchmod => change_open_mode(rules, &target, a, b).map(value),
+        libc::SYS_fchmodat => change_mode(rules, &target, (a as i32, b, 0), c).map(value),
+        FCHMODAT2 => change_mode(rules, &target, (a as i32, b, d as i32), c).map(value),
+        libc::SYS_utimensat => change_times(rules, &target, (a as i32, b, d as i32), c).map(value),
         _ => Err(error(libc::ENOSYS)),
     };
     done.unwrap_or_else(|reason| Carried::Done(Answer::failed(&reason)))
@@ -137,7 +145,7 @@ fn bind(
             rules.ports.bind(socket.as_fd(), &bytes)?;
         }
         libc::AF_UNIX => match unix_path(&bytes) {
-            None if rules.sockets.is_none() => socket::bind(socket.as_fd(), &bytes)?,
+            None if rules.own.is_none() => socket::bind(socket.as_fd(), &bytes)?,
             None => return Err(error(libc::EPERM)),
             Some(path) => bind_file(rules, target, socket.as_fd(), path)?,
         },

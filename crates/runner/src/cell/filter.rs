@@ -46,8 +46,14 @@ const INTERFACES_FIRST: u32 = 0x8910;
 const INTERFACES_LAST: u32 = 0x894F;
 /// Events of files that show what others read and run. Changes can be watched.
 const READS: u32 = libc::IN_ACCESS | libc::IN_OPEN | libc::IN_CLOSE_NOWRITE;
-/// A newer form of `open_tree`.
+/// Asks for signals when a directory is read or changed, an older way than inotify.
+const NOTIFY_OF_DIRECTORY: u32 = libc::F_NOTIFY as u32;
+/// Calls that are newer than the C library's list: a form of `open_tree`, and changes of files.
 const OPEN_TREE_ATTR: c_long = 467;
+pub(super) const FCHMODAT2: c_long = 452;
+const SETXATTRAT: c_long = 463;
+const REMOVEXATTRAT: c_long = 466;
+const FILE_SETATTR: c_long = 469;
 
 /// One rule: this call, if the test holds, gets this answer.
 struct Rule(c_long, Test, u32);
@@ -75,8 +81,9 @@ const fn refuse(errno: i32) -> u32 {
     libc::SECCOMP_RET_ERRNO | errno as u32
 }
 
-/// For the whole cell: what the outer process decides.
-pub(super) fn watched() -> Vec<sock_filter> {
+/// For the whole cell: what the outer process decides. `has_room` tells that it has a root of its
+/// own, where it can name no file of others.
+pub(super) fn watched(has_room: bool) -> Vec<sock_filter> {
     let inet = |family: i32| Rule(libc::SYS_socket, Test::Is(0, family as u32), NOTIFY);
     let no = refuse(libc::EPERM);
     let mut rules = vec![
@@ -100,6 +107,11 @@ pub(super) fn watched() -> Vec<sock_filter> {
     }
     // What the machine's network interfaces are is not the handler's business.
     rules.push(Rule(libc::SYS_ioctl, Test::Between(1, INTERFACES_FIRST, INTERFACES_LAST), no));
+    if !has_room {
+        rules.extend(MODES.iter().map(|call| Rule(*call, Test::Always, NOTIFY)));
+        rules.push(Rule(libc::SYS_utimensat, Test::NonZero(1), NOTIFY));
+        rules.extend(OWNERS.iter().map(|call| Rule(*call, Test::Always, no)));
+    }
     assemble(&rules)
 }
 
@@ -116,6 +128,7 @@ pub(super) fn needless(has_room: bool, without_shared_memory: bool) -> Vec<sock_
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCSTI as u32), no));
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCLINUX as u32), no));
     rules.push(Rule(libc::SYS_inotify_add_watch, Test::Has(2, READS), refuse(libc::EACCES)));
+    rules.push(Rule(libc::SYS_fcntl, Test::Is(1, NOTIFY_OF_DIRECTORY), refuse(libc::EACCES)));
     // Its init has the same user.
     rules.push(Rule(libc::SYS_prlimit64, Test::NonZero(0), no));
     if has_room {
@@ -209,6 +222,36 @@ const OF_OTHERS: &[c_long] = &[
 
 /// Calls that make memory which stays when no process has it in its own.
 const UNSEEN: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget];
+
+/// Changes of a file that Landlock does not cover, even of one that it has let a handler open only
+/// for reading.
+#[cfg(target_arch = "x86_64")]
+const MODES: &[c_long] = &[libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat, FCHMODAT2];
+#[cfg(not(target_arch = "x86_64"))]
+const MODES: &[c_long] = &[libc::SYS_fchmod, libc::SYS_fchmodat, FCHMODAT2];
+
+/// The same of a file that is named, and no handler needs them. `fchown` and `fsetxattr` are part
+/// of copying a file; without capabilities, they change no owner.
+const OWNERS: &[c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+];
 
 /// Calls on what all processes of a machine share, unless they have a namespace.
 const SHARED: &[c_long] = &[

@@ -1,5 +1,6 @@
-//! The control group of a cell, as the outer process uses it: init is put into it before anything
-//! of the handler runs, and the kernel tells when its memory was used up.
+//! The control group of a cell. The outer process joins it before it forks init: what it carries
+//! out for the handler is charged to the cell. The kernel tells when the memory of the
+//! group was used up.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -16,6 +17,8 @@ use super::CONTROL;
 
 /// Longest file of events.
 const EVENTS_BYTES_MAX: usize = 1024;
+/// In a list of members: the process that writes it.
+const THIS_PROCESS: &[u8] = b"0";
 
 /// The directories of the group, one for each hierarchy; memory first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,35 +35,56 @@ pub(crate) enum GroupVersion {
 
 /// An opened group. It stays usable when this process has given up its rights.
 pub(super) struct OpenGroup {
-    members: Vec<File>,
+    /// Where init is put: in version 1, tasks have a hierarchy of their own, and the outer process
+    /// is not one of the handler's.
+    of_init: Vec<File>,
     /// Counts the processes that were ended for lack of memory.
     events: File,
     /// Becomes readable when memory is used up. In version 2 the kernel ends the whole group
-    /// itself.
+    /// itself, with the outer process, and the daemon reads why.
     used_up: Option<OwnedFd>,
 }
 
-impl OpenGroup {
-    pub(super) fn open(group: &CellGroup) -> io::Result<OpenGroup> {
-        let to_write = |path: PathBuf| moved(&OpenOptions::new().write(true).open(path)?);
-        let members = group.dirs.iter().map(|dir| to_write(dir.join("cgroup.procs")));
-        let memory = group.dirs.first().ok_or(io::ErrorKind::InvalidInput)?;
-        let file = match group.version {
+impl GroupVersion {
+    /// The file that counts the processes which were ended for lack of memory.
+    fn events_file(self) -> &'static str {
+        match self {
             GroupVersion::One => "memory.oom_control",
             GroupVersion::Two => "memory.events",
-        };
-        let events = moved(&File::open(memory.join(file))?)?;
+        }
+    }
+}
+
+impl CellGroup {
+    /// Whether a process was ended because the memory of the group was used up. The outer process
+    /// tells that itself, unless it was the one.
+    pub(crate) fn was_used_up(&self) -> bool {
+        let Some(memory) = self.dirs.first() else { return false };
+        let events = File::open(memory.join(self.version.events_file()));
+        events.is_ok_and(|events| has_kills(&events))
+    }
+}
+
+impl OpenGroup {
+    /// Opens the group, and puts the memory of this process and of its later children into it.
+    pub(super) fn join(group: &CellGroup) -> io::Result<OpenGroup> {
+        let members =
+            |dir: &PathBuf| moved(&OpenOptions::new().write(true).open(dir.join("cgroup.procs"))?);
+        let (memory, others) = group.dirs.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let of_init = others.iter().map(members).collect::<io::Result<_>>()?;
+        let events = moved(&File::open(memory.join(group.version.events_file()))?)?;
         let used_up = match group.version {
             GroupVersion::One => Some(tell_when_used_up(memory, &events)?),
             GroupVersion::Two => None,
         };
-        Ok(OpenGroup { members: members.collect::<io::Result<_>>()?, events, used_up })
+        members(memory)?.write_all(THIS_PROCESS)?;
+        Ok(OpenGroup { of_init, events, used_up })
     }
 
-    /// Puts a process into the group; its later children are in it from their start.
-    pub(super) fn add(&mut self, process: Pid) -> io::Result<()> {
-        for mut members in self.members.drain(..) {
-            members.write_all(process.as_raw_nonzero().to_string().as_bytes())?;
+    /// Puts init into the other hierarchies; its later children are in them from their start.
+    pub(super) fn add_init(&mut self, init: Pid) -> io::Result<()> {
+        for mut members in self.of_init.drain(..) {
+            members.write_all(init.as_raw_nonzero().to_string().as_bytes())?;
         }
         Ok(())
     }
@@ -71,10 +95,14 @@ impl OpenGroup {
 
     /// Whether a process was ended because the memory of the group was used up.
     pub(super) fn was_used_up(&self) -> bool {
-        let mut text = [0; EVENTS_BYTES_MAX];
-        let read = self.events.read_at(&mut text, 0).ok();
-        kills(&String::from_utf8_lossy(&text[..read.unwrap_or_default()])) > 0
+        has_kills(&self.events)
     }
+}
+
+fn has_kills(events: &File) -> bool {
+    let mut text = [0; EVENTS_BYTES_MAX];
+    let read = events.read_at(&mut text, 0).ok();
+    kills(&String::from_utf8_lossy(&text[..read.unwrap_or_default()])) > 0
 }
 
 /// The number of processes that were ended, as both versions write it.

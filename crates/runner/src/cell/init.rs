@@ -4,7 +4,7 @@
 //! Without namespaces it ends what is left by itself: orphans become its children.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -32,10 +32,15 @@ pub(super) const FAILED: i32 = 70;
 /// The signal by which a cell ends whose processes together have used up their memory. No program
 /// uses it for anything else.
 pub(crate) const OVER_MEMORY: i32 = 63;
+/// Whom the kernel ends first if memory is used up: this process and those that it starts, before
+/// the outer process and the daemon. No right is needed to ask for that.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+const FIRST_TO_END: &str = "1000";
 const HOST_NAME: &str = "windlass";
 /// Size of what the kernel writes about a signal, and how many are read at once.
 const SIGNAL_BYTES: usize = 128 * 8;
-/// Where copies of descriptors are that get other numbers.
+/// Where copies of descriptors are: those that get other numbers, and those that keep none of the
+/// numbers that are handed over.
 const COPIES_FROM: i32 = 20;
 const NANOS_PER_S: u128 = 1_000_000_000;
 /// Rounds of ending what is left, without namespaces.
@@ -193,9 +198,11 @@ struct Watched {
 
 impl Watched {
     fn new(plan: &Plan, alive: OwnedFd) -> io::Result<Watched> {
-        let children = sys::ends_of_children()?;
+        // Above the numbers of the handler's descriptors, which are closed here when it has them.
+        let moved = |descriptor: OwnedFd| fcntl_dupfd_cloexec(descriptor, COPIES_FROM);
+        let children = moved(sys::ends_of_children()?)?;
         let memory = match plan.memory {
-            Memory::Watched(bytes_max) => Some((timer()?, bytes_max)),
+            Memory::Watched(bytes_max) => Some((moved(timer()?)?, bytes_max)),
             Memory::Unbounded | Memory::Group(_) => None,
         };
         Ok(Watched { alive, children, memory, has_room: plan.room.is_some() })
@@ -330,6 +337,8 @@ fn prepare(plan: &Plan, ties: Ties) -> Result<Ready, Failed> {
     if has_ended(&ties.alive) {
         sys::exit(FAILED);
     }
+    // Not needed for safety: if the kernel ends the outer process instead, the cell ends with it.
+    let _ = fs::write(OOM_SCORE, FIRST_TO_END);
     let mut renewal = None;
     match &plan.room {
         Some(room) => {
@@ -343,7 +352,7 @@ fn prepare(plan: &Plan, ties: Ties) -> Result<Ready, Failed> {
     let mut tell = File::from(ties.tell);
     let listener = match &plan.network {
         Some(_) => {
-            let listener = listen().map_err(at("system call filter"))?;
+            let listener = listen(plan.room.is_some()).map_err(at("system call filter"))?;
             tell.write_all(&listener.as_raw_fd().to_le_bytes()).map_err(at("start"))?;
             Some(listener)
         }
@@ -353,7 +362,7 @@ fn prepare(plan: &Plan, ties: Ties) -> Result<Ready, Failed> {
     go.read_exact(&mut [0]).map_err(at("start"))?;
     drop(listener);
     if plan.room.is_some() {
-        // Only now: this process has been put into the group that is to look like the first one.
+        // Only now: this process has been put into the groups that are to look like the first ones.
         sys::unshare(libc::CLONE_NEWCGROUP).map_err(at("control group namespace"))?;
     }
     let watched = Watched::new(plan, ties.alive).map_err(at("start"))?;
@@ -364,8 +373,8 @@ fn prepare(plan: &Plan, ties: Ties) -> Result<Ready, Failed> {
 
 /// Asks for calls to be decided outside. A signal must not interrupt one that is being carried out,
 /// where the kernel knows how.
-fn listen() -> io::Result<OwnedFd> {
-    let program = filter::watched();
+fn listen(has_room: bool) -> io::Result<OwnedFd> {
+    let program = filter::watched(has_room);
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
     let patient = listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     let opened = sys::set_filter(&program, patient);

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process;
 
 use rustix::event::{PollFd, PollFlags};
@@ -11,6 +12,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags};
 
+use super::address::OwnPlaces;
 use super::group::OpenGroup;
 use super::init::{self, Ties};
 use super::order;
@@ -84,7 +86,7 @@ fn open(plan: &Plan) -> Result<Cell, Failed> {
     let lifeline = sys::inherited(LIFELINE).map_err(at("start"))?;
     let control = sys::inherited(CONTROL).map_err(at("start"))?;
     let mut group = match &plan.memory {
-        Memory::Group(group) => Some(OpenGroup::open(group).map_err(at(GROUP))?),
+        Memory::Group(group) => Some(OpenGroup::join(group).map_err(at(GROUP))?),
         Memory::Unbounded | Memory::Watched(_) => None,
     };
     // Also for this process: what it carries out is the handler's work.
@@ -112,7 +114,7 @@ fn open(plan: &Plan) -> Result<Cell, Failed> {
     };
     drop((alive, tell, go, orders));
     if let Some(group) = &mut group {
-        group.add(init).map_err(at(GROUP))?;
+        group.add_init(init).map_err(at(GROUP))?;
     }
     for (first, last) in OF_HANDLER {
         sys::close_range(first, last);
@@ -122,15 +124,25 @@ fn open(plan: &Plan) -> Result<Cell, Failed> {
     if let Some(policy) = &plan.network {
         // Without a listener, init reports why itself.
         if let Some(listener) = cell.take_listener().map_err(at("network"))? {
-            let sockets = plan.room.is_none().then(|| plan.cwd.clone());
-            cell.watch = Some(Watch::new(listener, policy, sockets).map_err(at("network"))?);
+            let own = plan.room.is_none().then(|| own_places(plan));
+            cell.watch = Some(Watch::new(listener, policy, own).map_err(at("network"))?);
         }
     }
     drop(sys::inherited(REPORT));
     give_up_rights(user).map_err(at("rights"))?;
+    // Before the handler can take all tasks that its group may have.
+    end_with_daemon(&cell.lifeline);
     // From here on init may start the handler's process.
     fs::File::from(let_go).write_all(&[1]).map_err(at("start"))?;
     Ok(cell)
+}
+
+/// Where it may use sockets and change files, if it has no root of its own that decides that.
+fn own_places(plan: &Plan) -> OwnPlaces {
+    let cwd = std::slice::from_ref(&plan.cwd);
+    let writable = plan.files.as_ref().map_or(cwd, |files| &files.write[..]);
+    let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+    OwnPlaces { sockets: plan.cwd.clone(), files: writable.iter().map(real).collect() }
 }
 
 /// The line to init.
@@ -209,7 +221,6 @@ impl Cell {
 
     /// Carries out calls until the handler's process has ended, then ends like it.
     fn watch_to_end(self) -> ! {
-        end_with_daemon(&self.lifeline);
         loop {
             let mut waiting = vec![
                 PollFd::new(&self.told, PollFlags::IN),

@@ -59,7 +59,7 @@ impl Cells {
         let (report, mut main) =
             self.spawn(plan, stdin, channels, dir, gate).map_err(NoCell::Other)?;
         read_report(report)?;
-        main.has_cell();
+        main.has_cell(plan.room.is_some());
         Ok(main)
     }
 

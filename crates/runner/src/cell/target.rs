@@ -1,9 +1,11 @@
 //! The process whose call is carried out: its memory, descriptors and files. It is not trusted, and
 //! may change all of them at any time: what is read here is read once, and only the copy counts.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +14,10 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::process::{Pid, PidfdFlags};
 
 use super::sys::notify;
+
+/// Longest path, as the kernel takes it, and the least page size.
+const PATH_BYTES_MAX: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 pub(super) struct Target {
     thread: i32,
@@ -61,8 +67,28 @@ impl Target {
         self.memory.write_all_at(bytes, address).map_err(fault)
     }
 
+    /// The path at this address of its memory. What is read may end with the page that it is on.
+    pub(super) fn read_path(&self, address: u64) -> io::Result<PathBuf> {
+        let mut path = Vec::new();
+        while path.len() < PATH_BYTES_MAX {
+            let at = address.wrapping_add(path.len() as u64);
+            let piece = self.read(at, PAGE_BYTES - at as usize % PAGE_BYTES)?;
+            if let Some(end) = piece.iter().position(|byte| *byte == 0) {
+                path.extend(&piece[..end]);
+                return Ok(OsString::from_vec(path).into());
+            }
+            path.extend(piece);
+        }
+        Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG))
+    }
+
     /// What is at this path, as the process sees it. Its root is never left.
     pub(super) fn open_path(&self, path: &Path) -> io::Result<OwnedFd> {
+        self.open_path_with(path, OFlags::empty())
+    }
+
+    /// The same with these flags, too.
+    pub(super) fn open_path_with(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let thread = self.thread;
         let open = OFlags::PATH | OFlags::CLOEXEC;
         let root = rustix::fs::open(
@@ -75,7 +101,7 @@ impl Target {
             false => fs::read_link(format!("/proc/{thread}/cwd"))?.join(path),
         };
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        Ok(rustix::fs::openat2(&root, &full, open, Mode::empty(), inside)?)
+        Ok(rustix::fs::openat2(&root, &full, open | flags, Mode::empty(), inside)?)
     }
 }
 

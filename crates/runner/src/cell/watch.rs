@@ -4,7 +4,6 @@
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,7 +11,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::address::Rules;
+use super::address::{OwnPlaces, Rules};
 use super::call::{self, Answer, Carried};
 use super::ports::Ports;
 use super::sys::notify;
@@ -34,15 +33,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// `sockets` is where it may use sockets in files, if it has no root of its own. A policy that
-    /// cannot be read allows nothing.
+    /// `own` is present if it has no root of its own. A policy that cannot be read allows nothing.
     pub(super) fn new(
         listener: OwnedFd,
         policy: &str,
-        sockets: Option<PathBuf>,
+        own: Option<OwnPlaces>,
     ) -> io::Result<Watch> {
         let (policy, routes) = (policy.parse::<Policy>().ok(), KernelRoutes::open().ok());
-        let rules = Rules { policy, routes, ports: Ports::new(), sockets };
+        let rules = Rules { policy, routes, ports: Ports::new(), own };
         let (ended, end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (listener, end) = (Arc::new(listener), Arc::new(end));
         Ok(Watch { listener, rules, waiting: Arc::default(), ended, end })

@@ -12,6 +12,7 @@ use windlass_core::runner::{Assignment, Emitted, Report, Stop};
 use windlass_core::{AddOptions, Code, Invalid, Json, Status, Timestamp, TypeName};
 
 use super::message::{ContextAnswer, StreamName};
+use super::result::ResultData;
 use crate::mask::Mask;
 use crate::output::{Output, Stream};
 
@@ -19,7 +20,6 @@ use crate::output::{Output, Stream};
 pub(super) struct Flight {
     pub(super) assignment: Assignment,
     pub(super) output: Output,
-    mask: Arc<Mask>,
     /// A job that it emitted and that cannot be added.
     trouble: Option<String>,
     ended: Option<Ended>,
@@ -36,7 +36,7 @@ struct Ended {
 impl Flight {
     pub(super) fn new(assignment: Assignment, log_bytes_max: usize, mask: &Arc<Mask>) -> Flight {
         let output = Output::live(log_bytes_max, Arc::clone(&assignment.live)).masked(mask);
-        Flight { assignment, output, mask: Arc::clone(mask), trouble: None, ended: None }
+        Flight { assignment, output, trouble: None, ended: None }
     }
 
     /// Output from the start of the context comes before the job's own lines.
@@ -54,25 +54,25 @@ impl Flight {
     }
 
     /// The handler has ended, in whatever way.
-    pub(super) fn end(&mut self, answer: &ContextAnswer<'_>) {
+    pub(super) fn end(&mut self, answer: &ContextAnswer<'_>, data: ResultData) {
         let mut status = answer.status.and_then(Status::new).unwrap_or(Status::ERROR);
         if let Some(error) = &answer.error {
             self.output.push(Stream::Err, error.as_bytes());
             self.output.end();
         }
-        let data = answer.data.map(|data| self.mask.json(data.get())).filter(|data| {
-            let fits = data.len() <= RESULT_BYTES_MAX;
-            if !fits {
+        let data = match data {
+            ResultData::Fits(data) => Some(data),
+            ResultData::Absent => None,
+            ResultData::TooLarge => {
                 self.trouble.get_or_insert_with(too_large);
+                None
             }
-            fits
-        });
+        };
         if let Some(trouble) = self.trouble.take() {
             self.output.end();
             self.output.note(&trouble);
             status = Status::ERROR;
         }
-        let data = data.and_then(|data| Json::parse(data.into_owned()).ok());
         self.ended = Some(Ended { status, stopped: None, data, own_time: answer.us() });
     }
 

@@ -15,6 +15,8 @@ use windlass_core::{AttemptId, Job, JobId, NewJob, Payload, Timestamp, TypeKey};
 use super::flight::Flight;
 use super::frame::{FRAME_BYTES_MAX, Frames, encode};
 use super::message::{ContextAnswer, Kind};
+use super::result;
+use crate::mask::Mask;
 use crate::output::{Output, Stream};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_123);
@@ -38,7 +40,9 @@ pub fn channel(bytes: &[u8]) -> bool {
         match answer.kind {
             Kind::Output => answer.output_to(&mut flight.output),
             Kind::Emit => flight.emit(&answer, NOW),
-            Kind::End if !flight.has_ended() => flight.end(&answer),
+            Kind::End if !flight.has_ended() => {
+                flight.end(&answer, result::prepare(&Mask::default(), answer.data));
+            }
             _ => {}
         }
     }

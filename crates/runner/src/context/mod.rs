@@ -13,6 +13,7 @@
 //! | `pool` | the existing contexts, and how long they are kept |
 //! | `pace` | how large batches should be, and how many contexts work at once |
 //! | `request` | a batch as a request, in portions that fit into a frame |
+//! | `result` | results: masked, bounded and checked |
 //! | `fuzz` | rules for whatever a context writes, for the fuzzer and the tests |
 //! | `turn`, `flight` | one batch in one context, and each job of it: stops, time limits, deaths |
 
@@ -31,6 +32,7 @@ mod pool;
 mod process;
 mod ready;
 mod request;
+mod result;
 mod start;
 mod turn;
 

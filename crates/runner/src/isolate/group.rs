@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use windlass_core::sync::lock;
 
 use super::hierarchy::{self, Places};
+use super::limit::HELPER_TASKS;
 use crate::cell::{CellGroup, GroupVersion};
 
 const NAME_PREFIX: &str = "windlass-";
@@ -55,7 +56,7 @@ type Unremoved = Mutex<VecDeque<PathBuf>>;
 
 /// The group of one cell, in each hierarchy. Dropping it removes it.
 pub(crate) struct Group {
-    dirs: Vec<PathBuf>,
+    cell: CellGroup,
     left: Arc<Unremoved>,
 }
 
@@ -94,16 +95,17 @@ impl Groups {
         let earlier = lock(&self.left).pop_front();
         earlier.into_iter().for_each(|dir| remove_or_remember(dir, &self.left));
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let mut group = Group { dirs: Vec::new(), left: Arc::clone(&self.left) };
+        let cell = CellGroup { version: self.version, dirs: Vec::new() };
+        let mut group = Group { cell, left: Arc::clone(&self.left) };
         for parent in &self.parents {
             let dir = parent.join(format!("{CELL_PREFIX}{number}"));
             fs::create_dir(&dir)?;
-            group.dirs.push(dir);
+            group.cell.dirs.push(dir);
         }
         for (file, value, is_needed) in settings(self.version, memory, tasks) {
             // In version 1 each file is in its own hierarchy.
-            let of = usize::from(file == "pids.max").min(group.dirs.len() - 1);
-            let path = group.dirs[of].join(file);
+            let of = usize::from(file == "pids.max").min(group.cell.dirs.len() - 1);
+            let path = group.cell.dirs[of].join(file);
             match fs::write(&path, &value) {
                 Err(reason) if is_needed && path.exists() => return Err(reason),
                 // A kernel that does not account swap has no file for it.
@@ -112,10 +114,12 @@ impl Groups {
         }
         Ok(group)
     }
+}
 
-    /// The part of a cell's plan about its group.
-    pub(crate) fn describe(&self, group: &Group) -> CellGroup {
-        CellGroup { version: self.version, dirs: group.dirs.clone() }
+impl Group {
+    /// What the cell has to know of it.
+    pub(crate) fn of_cell(&self) -> &CellGroup {
+        &self.cell
     }
 }
 
@@ -130,7 +134,7 @@ impl Drop for Groups {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for dir in self.dirs.drain(..) {
+        for dir in self.cell.dirs.drain(..) {
             remove_or_remember(dir, &self.left);
         }
     }
@@ -167,7 +171,9 @@ fn settings(
             ]),
         }
     }
-    settings.extend(tasks.map(|tasks| ("pids.max", tasks.to_string(), true)));
+    // The outer process is in the group, too, unless tasks have a hierarchy of their own.
+    let helpers = if version == GroupVersion::Two { HELPER_TASKS } else { 0 };
+    settings.extend(tasks.map(|tasks| ("pids.max", (tasks + helpers).to_string(), true)));
     settings
 }
 
@@ -320,11 +326,12 @@ mod tests {
         assert_eq!(value(&two, "memory.max"), Some("1048576"));
         assert_eq!(value(&two, "memory.swap.max"), Some("0"));
         assert_eq!(value(&two, "memory.oom.group"), Some("1"));
-        assert_eq!(value(&two, "pids.max"), Some("64"));
+        assert_eq!(value(&two, "pids.max"), Some("192"), "with the outer process and its threads");
         let one = settings(GroupVersion::One, Some(1 << 20), None);
         assert_eq!(value(&one, "memory.limit_in_bytes"), Some("1048576"));
         assert_eq!(value(&one, "memory.memsw.limit_in_bytes"), Some("1048576"));
         assert_eq!((value(&one, "memory.max"), value(&one, "pids.max")), (None, None));
+        assert_eq!(value(&settings(GroupVersion::One, None, Some(64)), "pids.max"), Some("64"));
     }
 
     #[test]

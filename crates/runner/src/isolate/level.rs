@@ -137,7 +137,7 @@ pub(super) fn try_group(
     let dir = scratch.attempt(JobId::new(1).expect("1 is an id")).map_err(text)?;
     let group = groups.make(Some(TRIAL_MEMORY), Some(TRIAL_TASKS)).map_err(text)?;
     let trial = Trial { isolation, dir: &dir, gate: &scratch.gate };
-    trial.run(isolation.layers.room, false, false, Memory::Group(groups.describe(&group)))
+    trial.run(isolation.layers.room, false, false, Memory::Group(group.of_cell().clone()))
 }
 
 impl Layers {

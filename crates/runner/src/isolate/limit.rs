@@ -20,13 +20,14 @@ const CPU_GRACE_S: u64 = 1;
 /// Threads of all processes of a user, including foreign ones: a last resort. `count` enforces the
 /// configured number of processes.
 const USER_TASKS_MAX: u64 = 32_768;
-/// The same where the user is a tenant's own.
+/// Threads of one cell, whatever it asks for, and of one tenant where it has a user of its own: an
+/// eighth of the numbers that a small machine has for all its processes.
 const ROOM_TASKS_MAX: u64 = 4_096;
 /// Threads for each process that a handler may have, together, and how many it has at least.
 const THREADS_PER_PROCESS: u64 = 16;
 const TASKS_MIN: u64 = 64;
 /// The outer process and init, with all their threads.
-const HELPER_TASKS: u64 = 128;
+pub(super) const HELPER_TASKS: u64 = 128;
 
 /// One limit, as the kernel takes it.
 pub(super) type Limit = (Resource, Rlimit);
@@ -57,7 +58,7 @@ pub(super) fn resources(limits: &Limits, in_context: bool, room: Option<User>) -
 
 /// How many threads all processes of a handler may have together, if it may have so many processes.
 pub(super) fn tasks_max(processes: u32) -> u64 {
-    (u64::from(processes) * THREADS_PER_PROCESS).max(TASKS_MIN)
+    (u64::from(processes) * THREADS_PER_PROCESS).clamp(TASKS_MIN, ROOM_TASKS_MAX)
 }
 
 /// The same as the kernel's numbers.

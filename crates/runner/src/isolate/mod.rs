@@ -256,7 +256,7 @@ impl Isolation {
             cwd: places.work,
             filter: layers.filter,
             network: layers.network.then_some(order.network),
-            memory: self.memory(&limits, group.as_ref()),
+            memory: memory(&limits, group.as_ref()),
             takes_orders,
         };
         let main = self.cells.start(&plan, order.stdin, order.channels, order.dir.path(), gate);
@@ -273,14 +273,6 @@ impl Isolation {
         let scratch = limits.scratch.unwrap_or(SCRATCH_BYTES);
         let memory = limits.memory.map(|memory| memory.saturating_add(scratch));
         groups.make(memory, limits.processes.map(limit::tasks_max)).map(Some)
-    }
-
-    fn memory(&self, limits: &Limits, group: Option<&Group>) -> Memory {
-        match (&self.groups, group, limits.memory) {
-            (Some(groups), Some(group), _) => Memory::Group(groups.describe(group)),
-            (_, _, Some(bytes)) => Memory::Watched(bytes),
-            (_, _, None) => Memory::Unbounded,
-        }
     }
 
     fn room(&self, user: User, order: &Order<'_>, scratch: Option<u64>) -> Room {
@@ -315,7 +307,10 @@ impl Isolation {
                 write: [cell::WORK, cell::TMP, "/job/tmp", "/dev/shm"].map(Into::into).into(),
             },
             None => {
-                Files { read: self.paths.readable(program), write: vec![dir.work(), dir.tmp()] }
+                let mut read = self.paths.readable(program);
+                // What the daemon hands over.
+                read.push(dir.inbox());
+                Files { read, write: vec![dir.work(), dir.tmp()] }
             }
         };
         files.write.extend(self.paths.write.iter().cloned());
@@ -364,6 +359,15 @@ impl Isolation {
             file_size: own.file_size.or(default.file_size),
             scratch: own.scratch.or(default.scratch),
         }
+    }
+}
+
+/// How the memory of a cell is bounded.
+fn memory(limits: &Limits, group: Option<&Group>) -> Memory {
+    match (group, limits.memory) {
+        (Some(group), _) => Memory::Group(group.of_cell().clone()),
+        (None, Some(bytes)) => Memory::Watched(bytes),
+        (None, None) => Memory::Unbounded,
     }
 }
 

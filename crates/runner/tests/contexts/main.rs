@@ -78,7 +78,7 @@ list! { $
     }
     result {
         nothing_is_200
-        a_whole_number_is_a_status
+        a_whole_number_is_a_status_if_it_can_be_one
         a_status_that_is_none_is_an_error
         status_and_data
         anything_else_is_data

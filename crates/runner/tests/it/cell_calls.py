@@ -34,6 +34,7 @@ calls = {
     'tiocsti-high': (16, 0, 0x5412 | 1 << 32, b'x'), 'ip-options': None, 'routing-header': None,
     'ia32-getpid': None, 'broadcast': None, 'interface': None, 'interface6': None,
     'inotify-open': (254, 0, b'/usr/bin', 0x20), 'inotify-read': (254, 0, b'/usr/bin', 0x11),
+    'dnotify': None, 'dnotify-high': None,
 }
 def long(value):
     return ctypes.c_long(value) if isinstance(value, int) else value
@@ -49,6 +50,10 @@ def interface():
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM).setsockopt(0, 50, bytes(4))
 def interface6():
     socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).setsockopt(41, 76, bytes(4))
+def dnotify(high=0):
+    watch = os.open('/usr/bin', os.O_RDONLY)
+    if libc.syscall(72, watch, ctypes.c_long(1026 | high), 1) < 0:
+        raise OSError(ctypes.get_errno(), 'fcntl')
 def ia32_getpid():
     import mmap
     code = mmap.mmap(-1, 4096, prot=7)
@@ -57,7 +62,8 @@ def ia32_getpid():
     result = call()
     if result < 0: raise OSError(-result, 'getpid')
 special = {'ip-options': ip_options, 'routing-header': routing_header, 'ia32-getpid': ia32_getpid,
-    'broadcast': broadcast, 'interface': interface, 'interface6': interface6}
+    'broadcast': broadcast, 'interface': interface, 'interface6': interface6,
+    'dnotify': dnotify, 'dnotify-high': lambda: dnotify(1 << 32)}
 for name in payload.split() or calls:
     arguments = calls[name]
     child = os.fork()

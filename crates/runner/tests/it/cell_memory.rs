@@ -52,6 +52,84 @@ async fn a_job_whose_child_uses_up_the_memory_ends_with_an_error_that_says_so() 
     check_ended(&fixture.run(with_memory(Lang::Python, "return 200"), b"").await, 200, None);
 }
 
+/// Fills sockets with messages that the outer process sends.
+const MESSAGES: &str = "import resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+kept, piece = [], [bytes(1 << 16)]
+for _ in range(400):
+    pair = socket.socketpair()
+    kept.append(pair)
+    for end in pair:
+        try:
+            while True: end.sendmsg(piece, [], socket.MSG_DONTWAIT)
+        except BlockingIOError: pass
+";
+
+/// Holds sockets that the outer process makes.
+const SOCKETS: &str = "import os, resource, socket, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+made, done = os.pipe()
+for _ in range(8):
+    if os.fork() == 0:
+        kept = [socket.socket(socket.AF_INET6) for _ in range(4000)]
+        os.write(done, b'x')
+        time.sleep(1000)
+for _ in range(8): os.read(made, 1)
+";
+
+#[tokio::test]
+async fn what_the_outer_process_makes_for_a_handler_counts_as_its_memory() {
+    let fixture = fixture();
+    for body in [MESSAGES, SOCKETS] {
+        let report = fixture.run(with_memory(Lang::Python, body), b"").await;
+        check_ended(&report, 500, None);
+        assert!(report.log.to_string().contains(OVER), "{}", report.log);
+    }
+}
+
+/// The first child of a process.
+fn child_of(process: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// How willingly the kernel ends a process if memory is used up.
+fn oom_score_adj(process: u32) -> PathBuf {
+    format!("/proc/{process}/oom_score_adj").into()
+}
+
+#[tokio::test]
+async fn a_cell_whose_outer_process_is_ended_for_lack_of_memory_ends_and_says_so() {
+    let fixture = fixture();
+    let (begun, release) =
+        (fixture.scratch.path().join("begun"), fixture.scratch.path().join("release"));
+    let body = format!(
+        "import os, time
+with open({begun:?}, 'w') as f: f.write(f'{{os.getpid()}}\\n')
+while not os.path.exists({release:?}): time.sleep(0.01)
+f = os.memfd_create('x')
+while True: os.write(f, bytes(1 << 20))
+"
+    );
+    let mut run = fixture.begin(with_memory(Lang::Python, &body), vec![job(b"")]);
+    // Inside, the handler's process has the number of its outer process.
+    let outer: u32 = lines_of(&begun, 1).await[0].parse().unwrap();
+    let inside = [child_of(outer), child_of(child_of(outer))];
+    for process in inside {
+        let before = fs::read_to_string(oom_score_adj(process)).unwrap();
+        assert_eq!(before.trim(), "1000", "the kernel ends the handler's processes first");
+        fs::write(oom_score_adj(process), "0").unwrap();
+    }
+    fs::write(oom_score_adj(outer), "1000").unwrap();
+    fs::write(&release, "").unwrap();
+    let (_, report) = run.ended().await;
+    check_ended(&report, 500, None);
+    assert!(report.log.to_string().contains(OVER), "{}", report.log);
+    for process in inside {
+        eventually("it has ended", || (!oom_score_adj(process).exists()).then_some(())).await;
+    }
+}
+
 #[tokio::test]
 async fn a_control_group_lives_as_long_as_its_cell() {
     let fixture = fixture();

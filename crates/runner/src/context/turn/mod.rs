@@ -19,6 +19,7 @@
 mod decide;
 mod held;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use memchr::memmem;
@@ -31,6 +32,7 @@ use crate::context::flight::Flight;
 use crate::context::message::{ContextAnswer, Kind};
 use crate::context::nonce::Nonce;
 use crate::context::process::ContextEvent;
+use crate::context::result;
 use crate::context::start::Context;
 use crate::mask::Mask;
 use crate::output::Stream;
@@ -53,7 +55,7 @@ pub(super) struct TurnParameters<'a> {
     pub(super) watch: &'a mut Watch,
     pub(super) reports: &'a dyn Reports,
     pub(super) clock: &'a dyn Clock,
-    pub(super) mask: &'a Mask,
+    pub(super) mask: &'a Arc<Mask>,
     /// Cost of starting the context and loading the handler.
     pub(super) start_time: Duration,
     /// The job last reported as started.
@@ -254,8 +256,9 @@ impl<'a> Turn<'a> {
             }
             (Kind::End, Phase::Jobs) if self.is_of_current(answer) && self.at <= self.last => {
                 self.announce().await;
+                let data = result::prepare_aside(self.parameters.mask, answer.data).await;
                 // A job that was stopped before it began cannot end.
-                if !self.change_current(|flight| flight.end(answer)) {
+                if !self.change_current(|flight| flight.end(answer, data)) {
                     return false;
                 }
                 self.at += 1;
