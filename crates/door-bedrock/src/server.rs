@@ -23,8 +23,8 @@ const REFUSALS_MAX: usize = 64;
 const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 /// Serves until `shutdown` is cancelled. Then no more requests are read, workers that wait for a
-/// job get an empty reply, and requests in progress are answered. Returns when all connections have
-/// ended; those that do not are cut off after a grace period.
+/// job are told that there is none, and requests in progress are answered. Returns when all
+/// connections have ended; those that do not are cut off after a grace period.
 pub(crate) async fn serve<C: Commands>(
     listener: TcpListener,
     commands: C,

@@ -236,7 +236,9 @@ fn may_not(role: Role, needs: Right) -> Failure {
     let able: Vec<_> =
         Role::ALL.iter().filter(|role| role.may(needs)).map(|r| r.as_str()).collect();
     let able = able.join(", ");
-    Failure::forbidden(&format!("a key of the role {role} may not do this; it takes one of {able}"))
+    Failure::forbidden(&format!(
+        "the role {role} may not do this; use a key with one of the roles {able}"
+    ))
 }
 
 impl<S: Sync> FromRequestParts<S> for Scope {

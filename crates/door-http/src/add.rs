@@ -40,6 +40,7 @@ pub(crate) const OPTIONS: &[Parameter] = &[
     Parameter { name: "repeat", what: "When the job repeats: FINISHED, +1 HOUR." },
     Parameter { name: "parent", what: "ID of a job that waits for this one." },
     Parameter { name: "then", what: "Type of the follow-up job, which gets the result." },
+    Parameter { name: "durable", what: "Answer when the jobs are in: journal or store." },
 ];
 
 /// Makes an add safe to repeat.
@@ -202,6 +203,7 @@ pub(crate) fn options_from_query(query: &Query, now: Timestamp) -> Result<AddOpt
         repeat: query.get("repeat").map(str::to_owned),
         parent: query.get("parent").map(str::to_owned),
         then: query.get("then").map(str::to_owned),
+        durable: query.get("durable").map(str::to_owned),
     };
     Ok(raw.check(now)?)
 }

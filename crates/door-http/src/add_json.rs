@@ -50,6 +50,8 @@ struct JobBody<'a> {
     parent: Option<String>,
     /// Type of the follow-up job, whose payload is this job's result.
     then: Option<String>,
+    /// Answer when the jobs are in: journal or store. One job of an add decides for all of them.
+    durable: Option<String>,
 }
 
 pub(crate) async fn add(
@@ -101,6 +103,7 @@ fn read_job(
         repeat: job.repeat,
         parent: job.parent,
         then: job.then,
+        durable: job.durable,
     };
     Ok((payload(body, job.payload)?, raw.check(now)?))
 }

@@ -18,6 +18,8 @@
 //! | `fuzz` | rules for any request, for the fuzzer and the tests |
 //! | `jobs`, `log`, `handlers`, `types`, `pull`, `keys` | other routes, by resource |
 //! | `secrets` | secrets of handlers: set, listed, removed |
+//! | `tenants` | settings of tenants |
+//! | `daemons` | all daemons of the queue |
 //! | `operate`, `seed` | routes for operators, and those of the original API |
 
 mod access;
@@ -29,6 +31,7 @@ mod answer;
 mod around;
 mod audit;
 mod body;
+mod daemons;
 mod door;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]
@@ -53,6 +56,7 @@ mod seed;
 mod server;
 mod site;
 mod size;
+mod tenants;
 mod time;
 mod tries;
 mod types;

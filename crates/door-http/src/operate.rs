@@ -150,6 +150,7 @@ struct WireStatus {
     journals_left: Vec<WireLeft>,
     /// Layers of isolation that handlers lack on this machine, with reasons and what would help.
     layers_missing: Vec<String>,
+    daemons: WireDaemonCounts,
     tenants: BTreeMap<String, WireCounts>,
 }
 
@@ -191,6 +192,16 @@ struct WireLeft {
     why: String,
 }
 
+/// All daemons of the queue; `/v1/daemons` lists them.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DaemonCounts)]
+struct WireDaemonCounts {
+    alive: u64,
+    gone: u64,
+    /// Jobs in journals of daemons that are gone, as far as they are known.
+    jobs_left: u64,
+}
+
 #[derive(Serialize, ToSchema)]
 #[schema(as = TenantCounts)]
 struct WireCounts {
@@ -230,6 +241,11 @@ fn from_status(status: DaemonStatus, version: &'static str) -> WireStatus {
         results_parked: status.results_parked.into_iter().map(from_parked).collect(),
         journals_left: status.journals_left.into_iter().map(from_left).collect(),
         layers_missing: status.layers_missing,
+        daemons: WireDaemonCounts {
+            alive: status.daemons.alive,
+            gone: status.daemons.gone,
+            jobs_left: status.daemons.jobs_left,
+        },
         services: services.map(|service| (service.name, service.failures)).collect(),
         tenants: tenants
             .map(|(tenant, counts)| (tenant.to_string(), from_counts(counts)))

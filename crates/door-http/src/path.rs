@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `/v1/{tenant}/…/{type, id or name}/…` | 1 | 3 |
 //! | `/v1/keys/{id}/…` | – | 2 |
+//! | `/v1/tenants/{tenant}` | 2 | – |
 //! | `/{client}/job/{type}/add` | 0 | 2 |
 //! | `/{client}/handler/…/{type}/…` | 0 | 3 |
 
@@ -21,6 +22,9 @@ use crate::error::Failure;
 
 /// The tenant of a `/v1` path.
 pub(crate) struct TenantPath(pub(crate) Tenant);
+
+/// The tenant of a path below `/v1/tenants`.
+pub(crate) struct TenantsPath(pub(crate) Tenant);
 
 /// The type of a `/v1` path.
 pub(crate) struct TypePath(pub(crate) TypeKey);
@@ -58,6 +62,7 @@ macro_rules! read_from_path {
 }
 read_from_path! {
     TenantPath => |path| Ok(TenantPath(tenant(path, 1)?)),
+    TenantsPath => |path| Ok(TenantsPath(tenant(path, 2)?)),
     TypePath => |path| Ok(TypePath(type_key(path, 1, 3)?)),
     JobPath => |path| Ok(JobPath { tenant: tenant(path, 1)?, id: job_id(path, 3)? }),
     SecretPath => |path| Ok(SecretPath { tenant: tenant(path, 1)?, name: secret(path, 3)? }),

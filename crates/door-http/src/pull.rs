@@ -74,7 +74,7 @@ struct ClaimBody {
     types: Option<Vec<String>>,
     /// 1 to 1000; default 1.
     limit: Option<u32>,
-    /// 1s to 24h; default 60s.
+    /// 1s to the operator's maximum (24h unless it is set); default 60s.
     lease: Option<WireDuration>,
     /// How long to wait if there are no jobs; at most 5m, default 0s.
     wait: Option<WireDuration>,

@@ -27,8 +27,8 @@ impl Room {
     }
 }
 
-/// An idle connection would take the place of another client, so it is closed after the answer. The
-/// answer asks the client to retry later.
+/// An idle connection would take the place of another client, so it is closed after the answer
+/// (over HTTP/2 only the request ends). The answer asks the client to retry later.
 pub(crate) fn and_leave(mut answer: Response) -> Response {
     let headers = answer.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

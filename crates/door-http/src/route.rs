@@ -56,8 +56,10 @@ pub(crate) fn all() -> Vec<Route> {
         crate::pull::routes(),
         crate::secrets::routes(),
         crate::keys::routes(),
+        crate::tenants::routes(),
         crate::audit::routes(),
         crate::operate::routes(),
+        crate::daemons::routes(),
     ];
     groups.into_iter().flatten().collect()
 }

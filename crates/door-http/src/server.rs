@@ -80,8 +80,8 @@ impl Server {
         }
     }
 
-    /// Answers the requests of one connection. Where there are keys, the first valid one admits its
-    /// client (`access`); elsewhere its handshake does.
+    /// Answers the requests of one connection. With keys, a client is admitted by its first valid
+    /// one (`access`); without, by its handshake.
     async fn talk(
         self: Arc<Self>,
         stream: TcpStream,

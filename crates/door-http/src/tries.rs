@@ -1,6 +1,6 @@
 //! Wrong keys, counted by address, so that guessing and misconfigured clients are told to slow
-//! down. Keys have 256 random bits, so nothing has to be locked out: a right key is never refused,
-//! whatever else comes from its address.
+//! down. Keys have 256 random bits, so nothing has to be locked out: a valid key is never
+//! throttled, whatever else its address sends.
 
 use std::net::IpAddr;
 use std::sync::Mutex;

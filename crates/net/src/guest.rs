@@ -1,6 +1,6 @@
-//! Connections whose clients have not shown yet that they may come in: one that shakes hands, or
-//! that has not sent a valid key. When all connections are taken, the oldest of them makes room for
-//! the next one, once it has had the time that an honest client needs.
+//! Connections that are not admitted yet: in the handshake, or without a valid key. When all
+//! connections are taken, the oldest of them makes room for the next one, once it has had the time
+//! that an honest client needs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -19,11 +19,12 @@ const PATTERNS_MAX: usize = 1000;
 #[derive(Default)]
 pub(super) struct Crashed(Mutex<Vec<String>>);
 
-impl Crashed {
-    pub(super) fn matches(&self, name: &str) -> bool {
-        self.patterns().iter().any(|pattern| glob::matches(pattern, name))
-    }
+/// Whether one of these patterns matches the name.
+pub(super) fn matches(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| glob::matches(pattern, name))
+}
 
+impl Crashed {
     pub(super) fn list(&self) -> Vec<String> {
         self.patterns().clone()
     }

@@ -25,7 +25,7 @@ use crate::wire::{Request, Response};
 use super::fail::failed;
 use super::requeue::set_due_since_created;
 use super::value::{self, filled};
-use super::{Bedrock, Refusal, data, view};
+use super::{Bedrock, Refusal, crash, data, view};
 
 /// How often a job is handed out without a report before it fails.
 const LENT_MAX: i64 = 10;
@@ -120,9 +120,11 @@ async fn take(
     let priority: Option<Priority> = value::job_priority(request)?;
     let waits = request.connection_is("wait") && !call.gone.is_cancelled();
     let wait = call.until.saturating_duration_since(Instant::now());
-    let crashed = Arc::clone(&door.crashed);
+    // Read once: a decision that is repeated must decide the same.
+    let crashed = door.crashed.list();
     let decide: TakeDecide = Arc::new(move |whole, claimant, now| {
-        hand_out(whole, crashed.matches(whole.job.key.name.as_str()), claimant, now)
+        let name = whole.job.key.name.as_str();
+        hand_out(whole, crash::matches(&crashed, name), claimant, now)
     });
     let take = Take {
         priority,

@@ -42,7 +42,7 @@ async fn until_stored(daemon: &Daemon, count: usize) -> Vec<AuditEntry> {
 
 /// One use of each audited route, with its operation, and the type and the id of its entry.
 /// `JOB`, `KEY` and `OLD` stand for a job and for keys.
-const CHANGES: [(&str, &str, Option<&str>, Option<&str>); 20] = [
+const CHANGES: [(&str, &str, Option<&str>, Option<&str>); 21] = [
     ("seed_handler_add", "POST /acme/handler/add/t/add", Some("t"), Some("ID")),
     ("seed_handler_delete", "POST /acme/handler/del/t/delete", Some("t"), None),
     ("handler_set", "PUT /v1/acme/handlers/a%2Fb", Some("a/b"), Some("ID")),
@@ -55,6 +55,7 @@ const CHANGES: [(&str, &str, Option<&str>, Option<&str>); 20] = [
     ("type_suspend", "POST /v1/acme/types/t/suspend", Some("t"), None),
     ("type_resume", "POST /v1/acme/types/t/resume", Some("t"), None),
     ("type_settings_put", "PUT /v1/acme/types/t/settings", Some("t"), None),
+    ("tenant_settings_put", "PUT /v1/tenants/acme", None, None),
     ("key_create", "POST /v1/keys", None, Some("ID")),
     ("key_rotate", "POST /v1/keys/OLD/rotate", None, Some("OLD")),
     ("key_revoke", "DELETE /v1/keys/KEY", None, Some("KEY")),
@@ -70,7 +71,7 @@ fn body_of(action: &str) -> Value {
         "seed_handler_add" | "handler_set" => json!({"lang": "sh", "body": "echo of-the-handler"}),
         "job_requeue" => json!({"type": "w", "state": "failed"}),
         "key_create" => json!({"role": "viewer", "tenant": "acme", "name": "name-of-the-key"}),
-        "key_rotate" | "type_settings_put" => json!({}),
+        "key_rotate" | "type_settings_put" | "tenant_settings_put" => json!({}),
         _ => Value::Null,
     }
 }

@@ -16,3 +16,4 @@ mod refuse;
 mod refuse_others;
 mod result;
 mod site;
+mod tenants;

@@ -153,7 +153,7 @@ pub fn valid_body(line: &str) -> String {
         "requeue" => json!({"type": "t", "state": "failed"}),
         "DOOR" => return "a value".to_owned(),
         "keys" => json!({"role": "metrics"}),
-        "claim" | "settings" | "rotate" => json!({}),
+        "claim" | "settings" | "rotate" | "acme" => json!({}),
         "renew" | "release" => json!({"token": 1}),
         "finish" => json!({"token": 1, "status": 200}),
         "progress" => json!({"token": 1, "percent": 1}),
