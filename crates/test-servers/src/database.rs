@@ -1,6 +1,7 @@
 //! One test's database: in a shared server, in its own server, or in a file.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -66,6 +67,15 @@ impl Database {
             Location::File(file) => format!("sqlite://{}", file.display()),
             _ => self.server().url(&self.name),
         }
+    }
+
+    /// The server's own client, which executes what it reads from its input.
+    ///
+    /// # Panics
+    ///
+    /// If it is a file.
+    pub fn session(&self) -> Command {
+        self.server().session(&self.name)
     }
 
     /// Executes SQL; returns lines of fields separated by tabs.

@@ -102,6 +102,16 @@ impl Kind {
 
     /// Executes SQL from its arguments, with plain output.
     pub(crate) fn client(self, port: u16, database: &str, sql: &str) -> Command {
+        let mut command = self.session(port, database);
+        match self {
+            Self::MariaDb => command.arg(format!("--execute={sql}")),
+            Self::Postgres => command.args(["--command", sql]),
+        };
+        command
+    }
+
+    /// Executes SQL from its input, with plain output.
+    pub(crate) fn session(self, port: u16, database: &str) -> Command {
         match self {
             Self::MariaDb => {
                 let mut command = self.command("mariadb");
@@ -114,7 +124,7 @@ impl Kind {
                 command.args(["--default-character-set=utf8mb4", "--protocol=tcp", "--raw"]);
                 command.arg(format!("--port={port}"));
                 command.arg(format!("--user={USER}")).arg(format!("--password={PASSWORD}"));
-                command.arg(format!("--execute={sql}")).arg(database);
+                command.arg(format!("--database={database}"));
                 command
             }
             Self::Postgres => {
@@ -122,7 +132,7 @@ impl Kind {
                 command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]);
                 command.args(["--field-separator=\t", "--set=ON_ERROR_STOP=1"]);
                 command.args(["--host=127.0.0.1", "--port", &port.to_string()]);
-                command.args(["--username", USER, "--command", sql, database]);
+                command.args(["--username", USER, "--dbname", database]);
                 command
             }
         }

@@ -1,5 +1,7 @@
 //! A running SQL server: queried, killed, restarted.
 
+use std::process::Command;
+
 use rustix::process::Signal;
 use windlass_test_kit::process::run_patiently;
 
@@ -85,6 +87,13 @@ impl Server {
             return Err("the server did not answer".to_owned());
         };
         if done.code == Some(0) { Ok(done.stdout) } else { Err(done.stderr) }
+    }
+
+    /// Its own client on this database, which executes what it reads from its input.
+    pub(crate) fn session(&self, database: &str) -> Command {
+        let mut client = self.kind.session(self.port(), database);
+        client.current_dir("/");
+        client
     }
 
     pub(crate) fn fault(&self) -> Option<String> {

@@ -1,0 +1,213 @@
+//! Finds the jobs that a take hands out. First the types that match, at most `TYPES_MAX` in one
+//! call; then the front of each of their queues, in one statement.
+
+use std::collections::HashMap;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use windlass_core::edit::{Names, Take, TakeCursor};
+use windlass_core::glob::Pattern;
+use windlass_core::handler::TypeSettings;
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::time::Timestamp;
+use windlass_core::{TypeKey, TypeName};
+
+use crate::claim::{self, Claimable};
+use crate::error::Result;
+use crate::queue::QueueKey;
+use crate::row::{self, HIDDEN_RANK};
+use crate::tx::Tx;
+use crate::type_row;
+
+/// Types whose names one call looks at.
+const TYPES_MAX: usize = 10_000;
+/// Ready jobs of a type that one take looks at, including those that it skips because they are too
+/// large.
+const LOOK_MAX: i64 = 2 * BATCH_JOBS_MAX as i64;
+/// Jobs beyond the limit of a take, in place of those that others have locked.
+const SPARE: usize = 64;
+/// Expired jobs that one take moves out of its way.
+const EXPIRED_MAX: i64 = 10_000;
+
+/// The result of a search.
+pub(crate) struct Found {
+    /// The jobs to hand out, in order; a few more than are asked for.
+    pub(crate) wanted: Vec<QueueKey>,
+    /// Expired jobs were in the way, and are withheld now.
+    pub(crate) any_expired: bool,
+    /// The `concurrency` or `rate` of a type held back some of its jobs.
+    pub(crate) full: bool,
+    /// Where the next search continues, if this one reached its bound and found nothing.
+    pub(crate) next: Option<TakeCursor>,
+}
+
+/// A type that matches, and what is set for it.
+struct Source {
+    name: TypeName,
+    settings: Option<TypeSettings>,
+}
+
+/// The types that are searched, by their ids.
+type Sources = HashMap<i32, Source>;
+
+pub(crate) async fn search(tx: &mut Tx<'_>, take: &Take) -> Result<Found> {
+    let (mut sources, next) = sources(tx, take).await?;
+    let ids: Vec<Option<i32>> = sources.keys().map(|id| Some(*id)).collect();
+    let types = claim::claimable(tx, &ids).await?;
+    sources.retain(|id, _| types.get(id).is_some_and(|of_type| !of_type.suspended));
+    let mut full = sources.keys().any(|id| types[id].room == 0);
+    sources.retain(|id, _| types[id].room > 0);
+    let any_expired = withhold_expired(tx, &sources).await?;
+    let fronts = fronts(tx, take, &sources, &types).await?;
+    let mut wanted = Vec::new();
+    let mut room = Rooms::new(take, &sources, &types);
+    for key in fronts.into_iter().take(take.limit as usize + SPARE) {
+        match room.take(key.type_id) {
+            true => wanted.push(key),
+            false => full = true,
+        }
+    }
+    full |= room.is_any_used_up();
+    let next = next.filter(|_| wanted.is_empty());
+    Ok(Found { wanted, any_expired, full, next })
+}
+
+const NAMED: &str = "
+    SELECT t.id, t.name, t.settings FROM type t WHERE t.tenant = $1 AND t.name = ANY ($2)";
+/// Open types, and those with hidden jobs, which are few.
+const BY_NAME: &str = "
+    SELECT t.id, t.name, t.settings FROM type t
+     WHERE t.tenant = $1 AND t.name >= $2 AND t.name > $3
+       AND (t.open OR ($4 AND EXISTS (
+            SELECT FROM job j WHERE j.type_id = t.id AND j.state = 0 AND j.parts & 64 <> 0)))
+     ORDER BY t.name LIMIT $5";
+
+/// The types to search, and where the next call continues if there may be others.
+async fn sources(tx: &Tx<'_>, take: &Take) -> Result<(Sources, Option<TakeCursor>)> {
+    let tenant = take.tenant.as_str();
+    let pattern = match &take.names {
+        Names::AnyOf(names) => {
+            let names: Vec<&str> = names.iter().map(TypeName::as_str).collect();
+            return Ok((decoded(&tx.query(NAMED, &[&tenant, &names]).await?, |_| true)?, None));
+        }
+        Names::Glob(text) => Pattern::new(text),
+    };
+    let prefix = pattern.prefix();
+    if pattern.is_literal() {
+        let rows = tx.query(NAMED, &[&tenant, &vec![prefix]]).await?;
+        return Ok((decoded(&rows, |_| true)?, None));
+    }
+    let after = take.after.as_ref().map_or("", |after| after.name.as_str());
+    let limit = TYPES_MAX as i64;
+    let values: [&(dyn ToSql + Sync); 5] = [&tenant, &prefix, &after, &take.hidden, &limit];
+    let rows = tx.query(BY_NAME, &values).await?;
+    let last: Option<&str> = rows.last().map(|row| row.try_get(1)).transpose()?;
+    let may_match = |name: &&str| rows.len() == TYPES_MAX && name.starts_with(&prefix);
+    let next = last.filter(may_match).map(|name| TakeCursor { place: [0; 3], name: name.into() });
+    Ok((decoded(&rows, |name| pattern.matches(name))?, next))
+}
+
+fn decoded(rows: &[Row], matches: impl Fn(&str) -> bool) -> Result<Sources> {
+    let mut sources = Sources::new();
+    for row in rows {
+        let name: &str = row.try_get(1)?;
+        if !matches(name) {
+            continue;
+        }
+        let Some(name) = row::type_name(Some(name))? else { continue };
+        let text: Option<&str> = row.try_get(2)?;
+        let settings = text.map(|text| type_row::settings(Some(text))).transpose()?;
+        sources.insert(row.try_get(0)?, Source { name, settings });
+    }
+    Ok(sources)
+}
+
+const WITHHOLD_EXPIRED: &str = include_str!("../sql/withhold_expired.sql");
+
+/// Moves expired jobs out of the queues, so that they are not in the way.
+async fn withhold_expired(tx: &Tx<'_>, sources: &Sources) -> Result<bool> {
+    let types: Vec<i32> = sources.keys().copied().collect();
+    Ok(tx.execute(WITHHOLD_EXPIRED, &[&tx.now.ms(), &types, &EXPIRED_MAX]).await? > 0)
+}
+
+const FRONTS: &str = include_str!("../sql/take_fronts.sql");
+
+/// The fronts of the queues of these types, in the order in which jobs are handed out: rank, time,
+/// tie, name, id.
+async fn fronts(
+    tx: &Tx<'_>,
+    take: &Take,
+    sources: &Sources,
+    types: &HashMap<i32, Claimable>,
+) -> Result<Vec<QueueKey>> {
+    let is_limited = |id: &i32| types[id].room != u64::MAX || has_rate(&sources[id]);
+    let (limited, free): (Vec<i32>, Vec<i32>) = sources.keys().copied().partition(is_limited);
+    let rank = take.priority.map(|priority| row::rank(priority, 0));
+    let (lowest, highest) = (rank.unwrap_or(0), rank.unwrap_or(HIDDEN_RANK - 1));
+    let bytes_max = i64::try_from(take.payload_bytes_max).unwrap_or(i64::MAX);
+    let (each, now) = (i64::from(take.limit) + SPARE as i64, tx.now.ms());
+    let mut fronts = Vec::new();
+    // Of types without a limit, the first jobs of all together are enough.
+    for (types, all) in [(free, Some(each)), (limited, None)] {
+        if types.is_empty() {
+            continue;
+        }
+        let values: [&(dyn ToSql + Sync); 9] =
+            [&types, &lowest, &highest, &take.hidden, &bytes_max, &now, &LOOK_MAX, &each, &all];
+        for row in tx.query(FRONTS, &values).await? {
+            fronts.push(QueueKey {
+                type_id: row.try_get(0)?,
+                rank: row.try_get(1)?,
+                run_at: Timestamp(row.try_get(2)?),
+                tie: row.try_get(3)?,
+                id: row.try_get(4)?,
+            });
+        }
+    }
+    let place = |key: &QueueKey| {
+        (key.rank % HIDDEN_RANK, key.run_at, key.tie, &sources[&key.type_id].name, key.id)
+    };
+    fronts.sort_by(|one, other| place(one).cmp(&place(other)));
+    Ok(fronts)
+}
+
+fn has_rate(source: &Source) -> bool {
+    source.settings.as_ref().is_some_and(|settings| settings.rate.is_some())
+}
+
+/// How many more jobs may be taken of each type.
+struct Rooms<'a> {
+    take: &'a Take,
+    sources: &'a Sources,
+    types: &'a HashMap<i32, Claimable>,
+    left: HashMap<i32, u64>,
+}
+
+impl<'a> Rooms<'a> {
+    fn new(take: &'a Take, sources: &'a Sources, types: &'a HashMap<i32, Claimable>) -> Self {
+        Rooms { take, sources, types, left: HashMap::new() }
+    }
+
+    /// Whether another job of this type may be taken. The engine is asked for the room of a `rate`
+    /// only now: that reserves starts, which others cannot have meanwhile.
+    fn take(&mut self, type_id: i32) -> bool {
+        let left = self.left.entry(type_id).or_insert_with(|| {
+            let source = &self.sources[&type_id];
+            let room = self.types[&type_id].room;
+            match source.settings.as_ref().filter(|settings| settings.rate.is_some()) {
+                Some(settings) => {
+                    let (tenant, name) = (self.take.tenant.clone(), source.name.clone());
+                    room.min((self.take.room)(&TypeKey { tenant, name }, settings).into())
+                }
+                None => room,
+            }
+        });
+        let has_room = *left > 0;
+        *left = left.saturating_sub(u64::from(*left != u64::MAX));
+        has_room
+    }
+
+    fn is_any_used_up(&self) -> bool {
+        self.left.values().any(|left| *left == 0)
+    }
+}

@@ -1,0 +1,111 @@
+//! What is done in the background, beside the transactions that cause it: bounds of queues are
+//! raised (`front`), and counts of ended jobs are summed up. None of it is needed for correct
+//! answers, so what fails is done the next time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use windlass_core::store::Durability;
+use windlass_core::sync::lock;
+
+use crate::Inner;
+use crate::error::Result;
+use crate::front::{self, OfType, Passed};
+
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Between two sums.
+const SUM_PAUSE: Duration = Duration::from_secs(1);
+/// Rows of counts that one transaction sums up.
+const SUMMED_MAX: i64 = 10_000;
+
+/// What there is to do.
+pub(crate) struct Chores {
+    passed: Mutex<Passed>,
+    /// Types whose bounds are to be raised, each once.
+    full: Mutex<Vec<(i32, OfType)>>,
+    counted: AtomicBool,
+    noted: Arc<Notify>,
+    passed_max: u64,
+}
+
+impl Chores {
+    pub(crate) fn new(passed_max: u64) -> Chores {
+        Chores {
+            passed: Mutex::default(),
+            full: Mutex::default(),
+            counted: AtomicBool::new(false),
+            noted: Arc::default(),
+            passed_max,
+        }
+    }
+
+    /// A transaction was committed that took these jobs, and added to counts or did not.
+    pub(crate) fn note(&self, passed: Passed, counted: bool) {
+        let full = lock(&self.passed).take_full(passed, self.passed_max);
+        let any_full = !full.is_empty();
+        lock(&self.full).extend(full);
+        if (counted && !self.counted.swap(true, Ordering::Relaxed)) || any_full {
+            self.noted.notify_one();
+        }
+    }
+}
+
+/// The task that does the chores of a store. Dropping it ends the task.
+pub(crate) struct Upkeep(JoinHandle<()>);
+
+impl Upkeep {
+    pub(crate) fn start(inner: &Arc<Inner>) -> Upkeep {
+        Upkeep(tokio::spawn(serve(Arc::downgrade(inner), inner.chores.noted.clone())))
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn serve(inner: Weak<Inner>, noted: Arc<Notify>) {
+    let mut summed_at = Instant::now();
+    loop {
+        noted.notified().await;
+        let Some(inner) = inner.upgrade() else { return };
+        let full = std::mem::take(&mut *lock(&inner.chores.full));
+        for (type_id, passed) in full {
+            tell(raise(&inner, type_id, &passed).await);
+        }
+        if summed_at.elapsed() >= SUM_PAUSE && inner.chores.counted.swap(false, Ordering::Relaxed) {
+            tell(sum_up(&inner).await);
+            summed_at = Instant::now();
+        }
+        drop(inner);
+        sleep(PAUSE).await;
+    }
+}
+
+/// Tried once: it is not urgent enough to make others wait again.
+async fn raise(inner: &Inner, type_id: i32, passed: &OfType) -> Result<()> {
+    inner.try_write(Durability::Relaxed, &|tx| Box::pin(front::raise(tx, type_id, passed))).await
+}
+
+async fn sum_up(inner: &Inner) -> Result<()> {
+    inner
+        .try_write(Durability::Relaxed, &|tx| {
+            Box::pin(async {
+                tx.execute("SELECT fold_ended($1)", &[&SUMMED_MAX]).await?;
+                Ok(())
+            })
+        })
+        .await
+}
+
+fn tell(done: Result<()>) {
+    if let Err(failure) = done {
+        tracing::debug!(?failure, "upkeep of the store is put off");
+    }
+}
