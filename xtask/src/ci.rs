@@ -8,7 +8,7 @@ use std::{fs, thread};
 use anyhow::{Result, anyhow, ensure};
 
 use crate::shell::{Limit, Show};
-use crate::{needs, shell, sim, supply, tidy, torture};
+use crate::{needs, shell, sim, supply, test as end_to_end, tidy, torture};
 
 /// More than twice as long as a run takes on two quiet cores with everything built, and shorter
 /// than the limit of those who start it, so that we report a hanging test before they cut us off.
@@ -48,7 +48,8 @@ fn test(limit: &Limit) -> Result<()> {
         let waiting = shell::cargo_test(WAITING, &waiting, limit, Show::AtItsEnd);
         let others = [&test(&["--no-fail-fast", "--lib", "--bins"])[..], &others].concat();
         let others = shell::cargo_test("others", &others, limit, Show::AtItsEnd);
-        vec![waiting, others, shell::cargo(&test(&["--doc"]), Some(limit))]
+        let doc = shell::cargo(&test(&["--doc"]), Some(limit));
+        vec![waiting, others, doc, end_to_end::run_in_ci(limit)]
     };
     let ended = thread::scope(|scope| {
         let beside = scope.spawn(beside);

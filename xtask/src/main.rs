@@ -1,13 +1,15 @@
-//! The entry for developers: `cargo xtask ci | tidy | bench | torture | sim | fuzz`. It needs only
-//! cargo.
+//! The entry for developers, `cargo xtask`: ci, test, tidy, bench, torture, cluster, sim, fuzz. It
+//! needs only cargo.
 
 mod bench;
 mod ci;
+mod cluster;
 mod fuzz;
 mod needs;
 mod shell;
 mod sim;
 mod supply;
+mod test;
 mod tidy;
 mod torture;
 
@@ -19,11 +21,15 @@ cargo xtask <command>
   ci      everything that must hold before a change lands: installs what the tests need,
           then format, tidy, licences of dependencies, clippy with warnings denied, all tests,
           a part of sim and torture
+  test    [--store sqlite|postgres] [FILTER...]: the end-to-end tests of the queue, with every
+          daemon on this store
   tidy    the rules of the house that no compiler checks
   bench   measures Windlass beside the machine's own limits (arguments go to the benchmark;
           `cargo xtask bench --help` lists them)
   torture runs real daemons under load and faults, and checks that nothing is lost
           (`cargo xtask torture --help` lists its arguments)
+  cluster runs daemons on PostgreSQL under load while servers, daemons and networks fail, and
+          checks that nothing is lost (`cargo xtask cluster --help` lists its arguments)
   fuzz    [TARGET] [--seconds N]: runs one or all fuzz targets, 600 s each unless told otherwise
   sim     runs simulated schedules with faults, each decided by its seed, and checks them
           (`cargo xtask sim --help` lists its arguments)
@@ -35,9 +41,11 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     let done = match command.as_str() {
         "ci" => ci::run(),
+        "test" => test::run(&rest),
         "tidy" => tidy::run(),
         "bench" => bench::run(&rest),
         "torture" => torture::run(&rest),
+        "cluster" => cluster::run(&rest),
         "fuzz" => fuzz::run(&rest),
         "sim" => sim::run(&rest),
         "" | "help" | "--help" | "-h" => {

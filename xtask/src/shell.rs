@@ -27,6 +27,11 @@ pub(crate) fn root() -> PathBuf {
     here.parent().expect("xtask lies in the workspace").to_owned()
 }
 
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Time limit for all steps of a run together.
 pub(crate) struct Limit {
     began: Instant,

@@ -36,12 +36,14 @@ pub(crate) struct Closing<'a> {
 }
 
 impl<'a> Closing<'a> {
+    /// What it does is written down under this name.
     pub(crate) fn new(
         site: &'a Site,
         handlers: &'a Handlers,
+        name: &str,
         tenants: &[String],
     ) -> Result<Closing<'a>> {
-        let caller = Caller::new(site, handlers, "closing")?;
+        let caller = Caller::new(site, handlers, name)?;
         Ok(Closing { site, handlers, caller, tenants: tenants.to_vec(), taken: HashMap::new() })
     }
 
@@ -175,7 +177,7 @@ impl<'a> Closing<'a> {
     }
 
     /// All jobs of a tenant, page by page.
-    fn jobs(&mut self, tenant: &str, filter: &str) -> Result<Vec<Value>> {
+    pub(crate) fn jobs(&mut self, tenant: &str, filter: &str) -> Result<Vec<Value>> {
         let mut jobs = Vec::new();
         let mut after = String::new();
         loop {

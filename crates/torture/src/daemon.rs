@@ -75,13 +75,14 @@ impl<'a> Daemon<'a> {
             .args(["--listen", &self.site.address(self.number).to_string()])
             .args(["--bedrock", &self.site.bedrock(self.number).to_string()])
             .arg("--data-dir")
-            .arg(self.site.data_dir())
+            .arg(self.site.data_dir_of(self.number))
             .current_dir(self.site.console_dir())
             .env("PATH", format!("{path}:/nonexistent/{}", self.name()))
             .env("WINDLASS_BEDROCK_TENANT", BEDROCK_TENANT)
             .env("WINDLASS_ISOLATION_WRITE", self.site.handler_dir())
             .envs(SETTINGS)
-            .envs(self.site.clock_environment());
+            .envs(self.site.clock_environment())
+            .envs(self.site.store().map(|url| ("WINDLASS_STORE", url)));
         let consoles = self.site.console_dir().join(self.name());
         std::fs::create_dir_all(&consoles)?;
         let program = Program::spawn(&mut command, &consoles);
@@ -104,7 +105,7 @@ impl<'a> Daemon<'a> {
             }
             std::thread::sleep(LOOK_PAUSE);
         }
-        self.site.learn_key()?;
+        self.site.learn_key(self.number)?;
         self.write(witness, DaemonEvent::Ready)
     }
 

@@ -15,6 +15,7 @@
 //! | `contact` | when daemons lost contact with their store |
 //! | `fault` | what is done to daemons, their handlers and their disk |
 //! | `clock` | the daemons' wall clock, which can be set |
+//! | `cluster` | the same load on servers that fail (`cargo xtask cluster`) |
 //! | `disk` | the disk of the data directory, made of: |
 //! | `volume` | an XFS that loses power and is full |
 //! | `layer` | a file system that fails and hangs |
@@ -29,6 +30,7 @@ mod backup;
 mod client;
 mod clock;
 mod closing;
+mod cluster;
 mod contact;
 mod daemon;
 mod disk;
@@ -163,6 +165,10 @@ impl Fault {
 }
 
 fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.get(1).is_some_and(|first| first == cluster::COMMAND) {
+        return cluster::main(&arguments[1..]);
+    }
     let args = Args::parse();
     if let Some(dir) = &args.check {
         let report = run::judge(&dir.join("history"), args.daemons, true)?;

@@ -51,7 +51,7 @@ const ROUND_MAX: Duration = Duration::from_secs(20);
 /// Violations of one rule that are shown.
 const VIOLATIONS_MAX: usize = 60;
 /// The handler. It knows where its history is, and when the run began.
-const HANDLER: &str = include_str!("handler.py");
+pub(crate) const HANDLER: &str = include_str!("handler.py");
 
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -65,6 +65,15 @@ pub(crate) struct Settings {
     /// Take backups.
     pub(crate) backup: bool,
     pub(crate) binary: PathBuf,
+}
+
+impl Settings {
+    /// All features, and nothing that this module does to the daemons.
+    pub(crate) fn without_faults(seed: u64, daemons: u32, binary: PathBuf) -> Settings {
+        let (busy, kinds) = (Duration::ZERO, Vec::new());
+        let (swarm, control, backup) = (false, false, false);
+        Settings { seed, busy, kinds, daemons, swarm, control, backup, binary }
+    }
 }
 
 pub(crate) struct Verdict {
@@ -84,6 +93,21 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
+    /// Of a run without backups.
+    pub(crate) fn new(
+        site: &Site,
+        report: Report,
+        faults: Done,
+        lost_contacts: u64,
+        left: Vec<String>,
+        panics: Vec<String>,
+    ) -> Verdict {
+        let finishes = site.tally.finishes.load(Ordering::Relaxed);
+        let unknown = site.tally.unknown.load(Ordering::Relaxed);
+        let backups = Vec::new();
+        Verdict { report, backups, faults, finishes, unknown, lost_contacts, left, panics }
+    }
+
     pub(crate) fn is_clean(&self) -> bool {
         let reports = self.backups.iter().all(Report::is_clean) && self.report.is_clean();
         reports && self.problems().next().is_none()
@@ -118,8 +142,18 @@ pub(crate) fn run(settings: &Settings, dir: &Path) -> Result<Verdict> {
     let daemons = daemons.map(|number| Daemon::new(&site, number, &settings.binary));
     let mut injector = Injector::new(&site, daemons.collect(), disk, clock)?;
     set_up(&site, &handlers, &mix)?;
-    let played = play(&site, &handlers, &mix, settings, &mut injector);
-    site.end();
+    let backups =
+        settings.backup.then(|| Backups::new(&site, &handlers, &mix.tenants, &settings.binary));
+    let backups = backups.transpose()?;
+    let plan = Injector::plan(&site, &settings.kinds, settings.busy);
+    let played = thread::scope(|scope| {
+        let backups = backups.map(|it| scope.spawn(|| it.run(settings.busy)));
+        let act = |injector: &mut Injector<'_>| injector.run(&plan, settings.busy);
+        let left = play(&site, &handlers, &mix, &mut injector, act)?;
+        let taken = backups.map(|thread| thread.join()).transpose();
+        let taken = taken.map_err(|_| anyhow!("a thread panicked"))?.transpose()?;
+        anyhow::Ok((left, taken.unwrap_or_default()))
+    });
     let (mut left, taken) = played?;
     let mut faults = injector.close()?;
     faults.problems.extend(site.take_problems());
@@ -132,9 +166,8 @@ pub(crate) fn run(settings: &Settings, dir: &Path) -> Result<Verdict> {
         backups.push(report);
         left.extend(problems);
     }
-    let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
-    let (finishes, unknown) = (count(&site.tally.finishes), count(&site.tally.unknown));
-    Ok(Verdict { report, backups, faults, finishes, unknown, lost_contacts, left, panics })
+    let verdict = Verdict::new(&site, report, faults, lost_contacts, left, panics);
+    Ok(Verdict { backups, ..verdict })
 }
 
 /// Which backups are restored, and against which they are checked: as a control, the first one
@@ -147,7 +180,7 @@ fn pairs(taken: &[Taken], control: bool) -> Vec<(&Taken, &Taken)> {
 }
 
 /// The mix of the seed, as far as it can be served here: Bedrock's door has one tenant.
-fn mix(settings: &Settings) -> Mix {
+pub(crate) fn mix(settings: &Settings) -> Mix {
     let mut mix = match settings.swarm {
         true => Mix::swarm(settings.seed),
         false => Mix::everything(),
@@ -157,7 +190,7 @@ fn mix(settings: &Settings) -> Mix {
     mix
 }
 
-fn set_up(site: &Site, handlers: &Handlers, mix: &Mix) -> Result<()> {
+pub(crate) fn set_up(site: &Site, handlers: &Handlers, mix: &Mix) -> Result<()> {
     let mut caller = Caller::new(site, handlers, "setup")?;
     for tenant in &mix.tenants {
         for of in mix.types.iter().filter(|of| of.served == Served::Handler) {
@@ -172,14 +205,15 @@ fn set_up(site: &Site, handlers: &Handlers, mix: &Mix) -> Result<()> {
     Ok(())
 }
 
-/// Everything until the final listing. Returns what could not be drained, and the backups.
-fn play<'a>(
+/// Everything until the final listing: clients and workers are busy while `act` runs. Returns what
+/// could not be drained.
+pub(crate) fn play<'a>(
     site: &'a Site,
     handlers: &'a Handlers,
     mix: &Mix,
-    settings: &Settings,
     injector: &mut Injector<'a>,
-) -> Result<(Vec<String>, Vec<Taken>)> {
+    act: impl FnOnce(&mut Injector<'a>) -> Result<()>,
+) -> Result<Vec<String>> {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..CLIENTS).map(|_| channel()).unzip();
     let mut workers = Vec::new();
     for numbered in WORKERS {
@@ -189,17 +223,12 @@ fn play<'a>(
     for (number, news) in (0..).zip(receivers) {
         clients.push(Client::new(site, handlers, number, mix, news)?);
     }
-    let mut closing = Closing::new(site, handlers, &mix.tenants)?;
-    let backups =
-        settings.backup.then(|| Backups::new(site, handlers, &mix.tenants, &settings.binary));
-    let backups = backups.transpose()?;
-    let plan = Injector::plan(site, &settings.kinds, settings.busy);
-    thread::scope(|scope| {
+    let mut closing = Closing::new(site, handlers, "closing", &mix.tenants)?;
+    let left = thread::scope(|scope| {
         let workers: Vec<_> = workers.into_iter().map(|it| scope.spawn(|| it.run())).collect();
         let clients: Vec<_> = clients.into_iter().map(|it| scope.spawn(|| it.run())).collect();
-        let backups = backups.map(|it| scope.spawn(|| it.run(settings.busy)));
         let end = || {
-            injector.run(&plan, settings.busy)?;
+            act(injector)?;
             site.drain();
             joined(clients)?;
             let left = closing.drain()?;
@@ -209,12 +238,10 @@ fn play<'a>(
         let left: Result<Vec<String>> = end();
         site.end();
         joined(workers)?;
-        let left = left?;
-        closing.list()?;
-        let taken = backups.map(|thread| thread.join()).transpose();
-        let taken = taken.map_err(|_| anyhow!("a thread panicked"))?.transpose()?;
-        Ok((left, taken.unwrap_or_default()))
-    })
+        left
+    })?;
+    closing.list()?;
+    Ok(left)
 }
 
 pub(crate) fn joined(threads: Vec<ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -36,6 +36,8 @@ pub(crate) struct Site {
     own_disk: bool,
     /// The daemons' clock can be set.
     own_clock: bool,
+    /// The URL of the store, if it is on a server; then each daemon has its own data directory.
+    store: Option<String>,
     origin_ns: u64,
     daemons: Vec<Place>,
     phase: AtomicU8,
@@ -44,8 +46,8 @@ pub(crate) struct Site {
     faults: AtomicU64,
     /// When the last one ended; 0 if none has.
     fault_ended_ns: AtomicU64,
-    /// The admin key of the daemons, as soon as one is ready.
-    key: Mutex<Option<String>>,
+    /// The admin key of each daemon, as soon as it is ready.
+    keys: Mutex<Vec<Option<String>>>,
     problems: Mutex<Vec<String>>,
     pub(crate) tally: Tally,
 }
@@ -80,17 +82,25 @@ impl Site {
             handler_dir: dir.join("history"),
             own_disk: kinds.iter().any(disk::is_needed),
             own_clock: kinds.iter().any(|kind| matches!(kind, FaultKind::ClockStep { .. })),
+            store: None,
             origin_ns: monotonic_ns(),
             daemons: (0..daemons).map(place).collect(),
             phase: AtomicU8::new(BUSY),
             ops: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             fault_ended_ns: AtomicU64::new(0),
-            key: Mutex::default(),
+            keys: Mutex::new((0..daemons).map(|_| None).collect()),
             problems: Mutex::default(),
             tally: Tally::default(),
         };
         site.create_folders()?;
+        Ok(site)
+    }
+
+    /// A site whose daemons share nothing but a store on a server.
+    pub(crate) fn on_server(seed: u64, dir: &Path, daemons: u32, url: &str) -> Result<Site> {
+        let mut site = Site::new(seed, dir, daemons, &[])?;
+        site.store = Some(url.to_owned());
         Ok(site)
     }
 
@@ -140,22 +150,39 @@ impl Site {
         Ok(texts)
     }
 
-    /// Reads the key that the daemons have written to their data directory.
-    pub(crate) fn learn_key(&self) -> Result<()> {
-        let path = self.data_dir().join("admin.key");
+    /// Reads the key that a daemon has written to its data directory.
+    pub(crate) fn learn_key(&self, number: usize) -> Result<()> {
+        let path = self.data_dir_of(number).join("admin.key");
         let text = fs::read_to_string(&path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-        *self.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.trim().to_owned());
+        self.keys()[number] = Some(text.trim().to_owned());
         Ok(())
     }
 
-    pub(crate) fn key(&self) -> Option<String> {
-        self.key.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn key(&self, number: usize) -> Option<String> {
+        self.keys()[number].clone()
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Vec<Option<String>>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn data_dir(&self) -> PathBuf {
         let parent = if self.own_disk { self.disk_dir() } else { self.dir.clone() };
         parent.join("data")
+    }
+
+    /// The data directory of a daemon, which others share unless the store is on a server.
+    pub(crate) fn data_dir_of(&self, number: usize) -> PathBuf {
+        match self.store {
+            Some(_) => self.data_dir().join(self.daemon_name(number)),
+            None => self.data_dir(),
+        }
+    }
+
+    /// The URL of a store on a server.
+    pub(crate) fn store(&self) -> Option<&str> {
+        self.store.as_deref()
     }
 
     pub(crate) fn disk(&self, kinds: &[FaultKind]) -> Result<Option<Disk>> {

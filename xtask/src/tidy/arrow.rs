@@ -3,11 +3,12 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the workspace crates that its code may use (its tests may use more).
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("crates/core", &[]),
     ("crates/bedrock-rules", &["windlass-core"]),
     ("crates/store-test", &["windlass-core"]),
     ("crates/store-sqlite", &["windlass-bedrock-rules", "windlass-core"]),
+    ("crates/store-postgres", &["windlass-core"]),
     ("crates/journal", &["windlass-core"]),
     ("crates/runner", &["windlass-core"]),
     ("crates/engine", &["windlass-core", "windlass-journal"]),
@@ -31,6 +32,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "windlass-engine",
             "windlass-program",
             "windlass-runner",
+            "windlass-store-postgres",
             "windlass-store-sqlite",
             "windlass-door-http",
             "windlass-door-bedrock",
@@ -45,6 +47,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "windlass-engine",
             "windlass-program",
             "windlass-runner",
+            "windlass-store-postgres",
             "windlass-store-sqlite",
             "windlass-door-http",
             "windlass-door-bedrock",

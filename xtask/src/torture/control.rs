@@ -8,23 +8,23 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell;
 
-struct Control {
-    name: &'static str,
-    edits: &'static [Edit],
+pub(crate) struct Control {
+    pub(crate) name: &'static str,
+    pub(crate) edits: &'static [Edit],
     /// The faults that bring it to light.
-    faults: &'static str,
+    pub(crate) faults: &'static str,
     /// The rules of which it breaks at least one. What else it upsets does not count.
-    rules: &'static str,
+    pub(crate) rules: &'static str,
 }
 
-struct Edit {
-    file: &'static str,
+pub(crate) struct Edit {
+    pub(crate) file: &'static str,
     /// Occurs once in the file.
-    from: &'static str,
-    to: &'static str,
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
 }
 
-static CONTROLS: [Control; 4] = [
+pub(super) static CONTROLS: [Control; 4] = [
     Control {
         name: "tokens ignored",
         edits: &[
@@ -86,12 +86,17 @@ const PROGRAM: &str = "windlass-control";
 /// What the copy has; everything else is not needed to build.
 const PARTS: [&str; 4] = ["Cargo.toml", "Cargo.lock", "crates", "xtask"];
 
-/// Runs all of them, and fails if one was not found.
-pub(super) fn run(profile: &[&str], arguments: &[&str]) -> Result<()> {
-    let root = shell::root();
-    let copy = root.join("target/control");
+/// Runs all of them, by this command of the program, and fails if one was not found.
+pub(crate) fn run(
+    controls: &[Control],
+    command: &[&str],
+    profile: &[&str],
+    arguments: &[&str],
+) -> Result<()> {
+    let (root, target) = (shell::root(), shell::target());
+    let copy = target.join("control");
     let mut missed = Vec::new();
-    for control in &CONTROLS {
+    for control in controls {
         shell::say(&format!("control: {}", control.name));
         for part in PARTS {
             synchronise(&root.join(part), &copy.join(part))?;
@@ -100,9 +105,9 @@ pub(super) fn run(profile: &[&str], arguments: &[&str]) -> Result<()> {
         plant(control, &copy)?;
         build(profile, &copy)?;
         let folder = if profile.is_empty() { "debug" } else { "release" };
-        let binary = root.join("target").join(folder).join(PROGRAM).display().to_string();
+        let binary = target.join(folder).join(PROGRAM).display().to_string();
         let found = ["--must-break", control.rules, "--fault", control.faults];
-        let control_arguments = [&found[..], &["--binary", &binary]].concat();
+        let control_arguments = [command, &found, &["--binary", &binary]].concat();
         if let Err(error) = super::torture(profile, &[&control_arguments, arguments].concat(), None)
         {
             shell::complain(&format!("{error:#}"));
@@ -110,14 +115,14 @@ pub(super) fn run(profile: &[&str], arguments: &[&str]) -> Result<()> {
         }
     }
     ensure!(missed.is_empty(), "not found: {}", missed.join("; "));
-    shell::say(&format!("all {} controls were found", CONTROLS.len()));
+    shell::say(&format!("all {} controls were found", controls.len()));
     Ok(())
 }
 
 /// In the target directory of the workspace: dependencies are built already.
 fn build(profile: &[&str], copy: &Path) -> Result<()> {
     let manifest = copy.join("Cargo.toml").display().to_string();
-    let target = shell::root().join("target").display().to_string();
+    let target = shell::target().display().to_string();
     let build = ["build", "--quiet", "--locked", "--package", "windlass", "--bin", PROGRAM];
     let place = ["--manifest-path", &manifest, "--target-dir", &target];
     shell::cargo(&[&build[..], &place, profile].concat(), None)
@@ -174,7 +179,8 @@ mod tests {
 
     #[test]
     fn every_control_still_finds_its_place() {
-        for edit in CONTROLS.iter().flat_map(|control| control.edits) {
+        let all = CONTROLS.iter().chain(&crate::cluster::CONTROLS);
+        for edit in all.flat_map(|control| control.edits) {
             let text = fs::read_to_string(shell::root().join(edit.file)).unwrap();
             assert_eq!(text.matches(edit.from).count(), 1, "{}", edit.file);
         }

@@ -1,6 +1,6 @@
 //! The torture run is a crate of its own. It needs the daemon's binary beside its own.
 
-mod control;
+pub(crate) mod control;
 
 use anyhow::Result;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     // Of a backup, the control is part of the run itself.
     if arguments.contains(&"--control") && !arguments.contains(&"--backup") {
         let others: Vec<&str> = arguments.into_iter().filter(|it| *it != "--control").collect();
-        return control::run(profile, &others);
+        return control::run(&control::CONTROLS, &[], profile, &others);
     }
     if !arguments.iter().any(|argument| argument.starts_with("--binary")) {
         build(profile, None)?;
@@ -29,12 +29,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     torture(profile, &arguments, None)
 }
 
-fn build(profile: &[&str], limit: Option<&Limit>) -> Result<()> {
+pub(crate) fn build(profile: &[&str], limit: Option<&Limit>) -> Result<()> {
     let build = ["build", "--quiet", "--package", "windlass", "--bin", "windlass"];
     shell::cargo(&[&build, profile].concat(), limit)
 }
 
-fn torture(profile: &[&str], arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
+pub(crate) fn torture(profile: &[&str], arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
     let run = ["run", "--quiet", "--package", "windlass-torture"];
     shell::cargo(&[&run, profile, &["--"], arguments].concat(), limit)
 }

@@ -97,7 +97,7 @@ fn play(site: &Site, handlers: &Handlers, mix: &Mix) -> Result<Vec<String>> {
         let numbered = (WORKER_NUMBERS + number, served);
         workers.extend(Worker::new(site, handlers, numbered, mix, std::slice::from_ref(&sender))?);
     }
-    let mut closing = Closing::new(site, handlers, &mix.tenants)?;
+    let mut closing = Closing::new(site, handlers, "closing", &mix.tenants)?;
     thread::scope(|scope| {
         let workers = workers.into_iter().map(|it| scope.spawn(|| it.run())).collect();
         let left = closing.drain();

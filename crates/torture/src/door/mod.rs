@@ -186,7 +186,7 @@ impl<'a> Caller<'a> {
 pub(crate) fn connect(site: &Site, daemon: usize) -> Option<Connection> {
     let stream = TcpStream::connect_timeout(&site.address(daemon), CONNECT_TIME_MAX).ok()?;
     let same = stream.try_clone().ok()?;
-    let connection = Connection::over(stream).ok()?.with_key(site.key().as_deref());
+    let connection = Connection::over(stream).ok()?.with_key(site.key(daemon).as_deref());
     same.set_read_timeout(Some(ANSWER_TIME_MAX)).ok()?;
     same.set_write_timeout(Some(ANSWER_TIME_MAX)).ok()?;
     Some(connection)

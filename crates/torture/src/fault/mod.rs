@@ -35,12 +35,12 @@ const FAULTS_MAX: usize = 100_000;
 pub(crate) struct Injector<'a> {
     site: &'a Site,
     // Before the disk, so that they are gone when it is unmounted.
-    daemons: Vec<Daemon<'a>>,
+    pub(crate) daemons: Vec<Daemon<'a>>,
     disk: Option<Disk>,
     clock: Option<Clock>,
     witness: Witness<'a>,
     faults: u64,
-    done: Done,
+    pub(crate) done: Done,
 }
 
 impl<'a> Injector<'a> {
@@ -89,7 +89,7 @@ impl<'a> Injector<'a> {
         }
     }
 
-    fn wait_until(&mut self, at_ns: u64) -> Result<()> {
+    pub(crate) fn wait_until(&mut self, at_ns: u64) -> Result<()> {
         loop {
             self.watch()?;
             let left = at_ns.saturating_sub(self.site.now_ns());
@@ -138,7 +138,7 @@ impl<'a> Injector<'a> {
         std::thread::sleep(Duration::from_nanos(planned.for_ns));
     }
 
-    fn start(&mut self, number: usize) -> Result<()> {
+    pub(crate) fn start(&mut self, number: usize) -> Result<()> {
         self.daemons[number].start(&mut self.witness)?;
         self.daemons[number].until_ready(&mut self.witness)
     }
@@ -157,14 +157,14 @@ impl<'a> Injector<'a> {
         daemons.iter_mut().map(|daemon| daemon.until_ended(witness)).collect()
     }
 
-    fn began(&mut self, kind: FaultKind, target: Target) -> Result<u64> {
+    pub(crate) fn began(&mut self, kind: FaultKind, target: Target) -> Result<u64> {
         self.faults += 1;
         self.site.fault_began();
         self.witness.record(&Event::FaultBegan { fault: self.faults, kind, target })?;
         Ok(self.faults)
     }
 
-    fn ended(&mut self, fault: u64) -> Result<()> {
+    pub(crate) fn ended(&mut self, fault: u64) -> Result<()> {
         self.witness.record(&Event::FaultEnded { fault })?;
         self.site.fault_ended();
         Ok(())

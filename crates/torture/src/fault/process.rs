@@ -52,7 +52,7 @@ impl Injector<'_> {
         self.ended(fault)
     }
 
-    fn kill(&mut self, number: usize) -> Result<()> {
+    pub(crate) fn kill(&mut self, number: usize) -> Result<()> {
         self.daemons[number].end(Signal::KILL, &mut self.witness)?;
         self.done.add(Count::Kills);
         Ok(())
