@@ -9,6 +9,7 @@
 //! | `engine` | Windlass without a door, and its runners |
 //! | `process`, `load` | servers in their own processes, their common client and its loads |
 //! | `jobd` | jobd on a real MariaDB, and commands without it |
+//! | `postgres` | queues on a real PostgreSQL: Windlass's store, and a plain one |
 //! | `report`, `machine` | numbers, their presentation, and the machine |
 //!
 //! Nothing here runs for ever: every phase ends after a count or a time.
@@ -18,6 +19,7 @@ mod jobd;
 mod limits;
 mod load;
 mod machine;
+mod postgres;
 mod process;
 mod report;
 mod rows;

@@ -7,15 +7,15 @@ pub(crate) struct Scale {
     /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: single operations of
     /// each kind.
     pub(crate) lone: usize,
-    /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`, `cell-commands`: rounds of
-    /// which the median counts, and, except in the last two of these rows, the duration of each.
+    /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`, `cell-commands`, `postgres`:
+    /// rounds of which the median counts, and, except in the rows of commands, how long each takes.
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
     /// `bulk-adds` and `bedrock-cycles`: how long ingest may take to catch up.
     pub(crate) drain_max: Duration,
     /// `warm-contexts`: jobs that contexts run.
     pub(crate) warm: u64,
-    /// `backlog`: waiting jobs in the shallow and in the deep queue.
+    /// `backlog` and `postgres`: waiting jobs in the shallow and in the deep queue.
     pub(crate) shallow: u64,
     pub(crate) deep: u64,
     /// `warm-contexts`, `backlog` and `cell-commands`: duration of each phase, or the most of it.
@@ -28,6 +28,8 @@ pub(crate) struct Scale {
     pub(crate) waiting: u64,
     /// `jobd-commands` and `cell-commands`: rows of the table, or jobs, per round.
     pub(crate) commands: u64,
+    /// `postgres`: how long jobs are run under an open transaction before that is measured.
+    pub(crate) churn: Duration,
     /// `cell-start`: contexts of each kind.
     pub(crate) starts: u64,
     /// `many-types`: waiting types, and the tenants that have them.
@@ -51,6 +53,7 @@ impl Scale {
                 queued_phase: Duration::from_millis(200),
                 waiting: 1000,
                 commands: 300,
+                churn: Duration::from_secs(2),
                 starts: 5,
                 types: (20_000, 200),
             };
@@ -69,6 +72,7 @@ impl Scale {
             queued_phase: Duration::from_secs(5),
             waiting: 10_000,
             commands: 3000,
+            churn: Duration::from_secs(60),
             starts: 40,
             types: (1_000_000, 10_000),
         }

@@ -10,6 +10,7 @@ mod cell_start;
 mod jobd_commands;
 mod key_check;
 mod many_types;
+mod postgres;
 mod small_adds;
 mod start_latency;
 mod warm_contexts;
@@ -30,7 +31,7 @@ pub(crate) struct Entry {
     measure: fn(&Path, &Scale) -> anyhow::Result<Outcome>,
 }
 
-pub(crate) static ROWS: [Entry; 12] = [
+pub(crate) static ROWS: [Entry; 13] = [
     Entry {
         number: 1,
         name: "accept-latency",
@@ -97,6 +98,12 @@ pub(crate) static ROWS: [Entry; 12] = [
         name: "cell-commands",
         what: "jobs of `sh` in cells",
         measure: cell_commands::measure,
+    },
+    Entry {
+        number: 16,
+        name: "postgres",
+        what: "the store on PostgreSQL, 4 clients",
+        measure: postgres::measure,
     },
 ];
 
