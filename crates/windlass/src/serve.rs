@@ -84,7 +84,9 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let _in_use = prepare(&config.data_dir)?;
-    private::make_store(&config.store);
+    if let Some(file) = config.store.file() {
+        private::make_store(file);
+    }
     let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let listeners = Listeners { http: listener, tls: tls.clone(), bedrock };
     let running = wiring::start(config, listeners, handler_path()).await?;
@@ -107,16 +109,22 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
             "listening"
         );
     });
-    if let Some(mode) = private::close_store(&config.store)? {
-        let (store, mode) = (config.store.display(), format!("{mode:o}"));
-        tracing::warn!(%store, mode, "other users had access to the store; it is closed now");
-    }
+    close_store(config)?;
     warn_of_misspelt_variables();
     tokio::select! {
         ended = work(running, (for_user, &published), &mut signals) => ended,
         never = warn_of_open_doors(config.insecure) => match never {},
         never = reload::follow(tls, hangups, &published) => match never {},
     }
+}
+
+fn close_store(config: &Config) -> anyhow::Result<()> {
+    let Some(file) = config.store.file() else { return Ok(()) };
+    if let Some(mode) = private::close_store(file)? {
+        let (store, mode) = (file.display(), format!("{mode:o}"));
+        tracing::warn!(%store, mode, "other users had access to the store; it is closed now");
+    }
+    Ok(())
 }
 
 /// Runs until a signal arrives or a part fails.
@@ -135,6 +143,7 @@ async fn work(
     let (key, certificate) = for_user;
     drop(key);
     certificate.remove();
+    let runner = running.runner.clone();
     tokio::select! {
         stopped = running.stop() => {
             stopped?;
@@ -143,6 +152,7 @@ async fn work(
         }
         again = signals.again() => {
             tracing::warn!(signal = again.as_str(), "stopping at once");
+            tokio::task::block_in_place(|| runner.end_at_once());
             Ok(ExitCode::from(again.exit_status()))
         }
     }

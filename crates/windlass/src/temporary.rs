@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 
 use windlass_core::KeyText;
 
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, LogFormat, StorePlace};
 use crate::signal::Signals;
 use crate::wiring::{self, Listeners};
 use crate::{log, secrets, serve};
@@ -28,7 +28,7 @@ pub(crate) fn with_daemon(
     let mut config = Config::defaults(cores);
     config.listen.set_port(0);
     config.data_dir = directory.path().join("data");
-    config.store = config.data_dir.join("store.db");
+    config.store = StorePlace::File(config.data_dir.join("store.db"));
     config.secrets_key_file = config.data_dir.join(secrets::FILE);
     config.scheduler.slots = slots;
     config.stop_grace = STOP_GRACE;

@@ -4,27 +4,29 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use windlass_core::KeyText;
 use windlass_core::audit::{Subject, action};
 use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
+use windlass_core::{KeyText, Store};
 use windlass_door_http::tls::Tls;
 use windlass_door_http::{Access, Sites};
 use windlass_engine::api::SecretStatus;
 use windlass_engine::metrics::Metrics;
-use windlass_engine::{Engine, Parts, RealDisk};
+use windlass_engine::{Engine, Identity, Parts, RealDisk};
 use windlass_runner::network::NetworkOptions;
 use windlass_runner::{IsolationOptions, LocalRunner};
+use windlass_store_postgres::PostgresStore;
 use windlass_store_sqlite::SqliteStore;
 
 use crate::client::http::install_tls;
-use crate::config::Config;
+use crate::config::{Config, StorePlace};
 use crate::keys;
 use crate::open_files;
 use crate::secrets::KeyFile;
@@ -37,6 +39,7 @@ pub(crate) struct Running {
     /// The admin key in the data directory, unless requests need no keys.
     pub(crate) key: Option<KeyText>,
     pub(crate) doors: Doors,
+    pub(crate) runner: Arc<LocalRunner>,
     closing: CancellationToken,
 }
 
@@ -62,21 +65,23 @@ pub(crate) async fn start(
     let address = address_of(&listeners.http)?;
     let bedrock = listeners.bedrock.as_ref().map(address_of).transpose()?;
     let metrics = Arc::new(Metrics::default());
-    let store = open_store(&config.store, &metrics)?;
+    let store = open_store(&config.store, &metrics).await?;
+    let forgets = store.capabilities().forgets;
     let doors = std::iter::once(address).chain(bedrock).collect();
-    let runner = open_runner(config, path, doors)?;
-    let clock = Arc::new(SystemClock);
+    let runner = Arc::new(open_runner(config, path, doors)?);
     let parts = Parts {
-        store: Arc::new(store),
-        runner: Arc::new(runner),
-        clock: clock.clone(),
+        store,
+        runner: runner.clone(),
+        clock: Arc::new(SystemClock),
         disk: Arc::new(RealDisk),
         seal_keys: Arc::new(KeyFile::new(config.secrets_key_file.clone())),
     };
-    let engine = Engine::start(parts, engine_options(config), metrics).await.map_err(|error| {
-        let data_dir = config.data_dir.display();
-        anyhow!("the daemon cannot start with its data in {data_dir}: {error}")
-    })?;
+    let engine = Engine::start(parts, engine_options(config, address, forgets), metrics)
+        .await
+        .map_err(|error| {
+            let data_dir = config.data_dir.display();
+            anyhow!("the daemon cannot start with its data in {data_dir}: {error}")
+        })?;
     let key = match first_key(config, &engine).await {
         Ok(key) => key,
         Err(error) => {
@@ -87,8 +92,8 @@ pub(crate) async fn start(
     };
     check_secrets(&engine).await;
     let closing = CancellationToken::new();
-    let doors = open_doors(config, listeners, &engine, clock, &closing);
-    Ok(Running { address, bedrock, engine, key, doors, closing })
+    let doors = open_doors(config, listeners, &engine, &closing);
+    Ok(Running { address, bedrock, engine, key, doors, runner, closing })
 }
 
 /// The admin key, unless keys are switched off. The audit says if they are.
@@ -124,7 +129,6 @@ fn open_doors(
     config: &Config,
     listeners: Listeners,
     engine: &Engine,
-    clock: Arc<SystemClock>,
     closing: &CancellationToken,
 ) -> Doors {
     let mut doors = JoinSet::new();
@@ -133,7 +137,7 @@ fn open_doors(
         let options = windlass_door_bedrock::Options {
             allow: config.bedrock.allow.clone(),
             version,
-            clock: clock.clone(),
+            clock: engine.clock(),
             ..windlass_door_bedrock::Options::new(config.bedrock.tenant.clone())
         };
         let door = windlass_door_bedrock::Door::new(engine.clone(), options);
@@ -150,7 +154,7 @@ fn open_doors(
         metrics_allow: config.http.metrics_allow.clone(),
         sites: sites(config),
         version,
-        clock,
+        clock: engine.clock(),
     };
     let serving =
         windlass_door_http::serve(listeners.http, engine.clone(), options, closing.clone());
@@ -161,8 +165,13 @@ fn open_doors(
 /// Clients may also call this daemon by the name of its machine.
 fn sites(config: &Config) -> Sites {
     let mut hosts = config.http.hosts.clone();
-    hosts.extend(rustix::system::uname().nodename().to_str().ok().map(str::to_owned));
+    hosts.extend(host_name());
     Sites { hosts, origins: config.http.origins.clone() }
+}
+
+/// The name of this machine.
+fn host_name() -> Option<String> {
+    rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
 }
 
 impl Doors {
@@ -189,7 +198,20 @@ impl Running {
     }
 }
 
-fn open_store(path: &Path, metrics: &Arc<Metrics>) -> anyhow::Result<SqliteStore> {
+async fn open_store(place: &StorePlace, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Store>> {
+    match place {
+        StorePlace::File(path) => Ok(Arc::new(open_file(path, metrics)?)),
+        StorePlace::Postgres(url) => {
+            let mut options = windlass_store_postgres::Options::new(url);
+            let metrics = Arc::clone(metrics);
+            options.on_commit = Some(Arc::new(move |took| metrics.store_committed(took)));
+            let opened = PostgresStore::open(options).await;
+            Ok(Arc::new(opened.map_err(|error| anyhow!("cannot open the store: {error}"))?))
+        }
+    }
+}
+
+fn open_file(path: &Path, metrics: &Arc<Metrics>) -> anyhow::Result<SqliteStore> {
     let mut options = windlass_store_sqlite::Options::new(path);
     let metrics = Arc::clone(metrics);
     options.on_commit = Some(Arc::new(move |took, _| metrics.store_committed(took)));
@@ -254,9 +276,10 @@ fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
     let places = keys::Places::of_process();
     let runtime = places.runtime.as_deref().map(keys::runtime::directory);
     let saved = keys::saved::path(&places);
-    let ours = [&config.data_dir, &config.store, &config.secrets_key_file];
-    let tls = config.tls.as_ref().map(|tls| &tls.key);
-    for path in ours.into_iter().chain(&runtime).chain(&saved).chain(tls) {
+    let ours = [config.data_dir.as_path(), &config.secrets_key_file];
+    let ours = ours.into_iter().chain(config.store.file());
+    let others = [runtime.as_deref(), saved.as_deref(), config.tls.as_ref().map(|tls| &*tls.key)];
+    for path in ours.chain(others.into_iter().flatten()) {
         let path = std::path::absolute(path).context("cannot determine the working directory")?;
         // Hide both the link and its target.
         hidden.extend(path.canonicalize());
@@ -268,10 +291,24 @@ fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
     Ok(IsolationOptions { level, landlock, read, write, hidden, limits, ..defaults })
 }
 
-fn engine_options(config: &Config) -> windlass_engine::Options {
+/// How long segments of the journal are kept for a store that may forget what it has confirmed, as
+/// a server does that fails over to a standby which had not received everything.
+const JOURNAL_KEEP: Duration = Duration::from_secs(300);
+
+fn engine_options(
+    config: &Config,
+    address: SocketAddr,
+    store_forgets: bool,
+) -> windlass_engine::Options {
     let tenants = &config.tenants;
     windlass_engine::Options {
+        identity: Identity {
+            host: host_name().unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            listen: address.to_string(),
+        },
         data_dir: config.data_dir.clone(),
+        accept: config.accept,
         sysid: config.sysid,
         fairness: config.scheduler.fairness,
         tenants: (!tenants.is_empty()).then(|| tenants.clone()),
@@ -297,7 +334,7 @@ fn engine_options(config: &Config) -> windlass_engine::Options {
         maxima: config.maxima.clone(),
         stop_grace: config.stop_grace,
         journal_segment_bytes_max: config.journal_segment_bytes_max,
-        journal_keep: std::time::Duration::ZERO,
+        journal_keep: if store_forgets { JOURNAL_KEEP } else { Duration::ZERO },
         seed: fastrand::u64(..),
     }
 }

@@ -24,7 +24,7 @@ use windlass_engine::backup as data;
 use self::copy::{FILE_MODE, Meter, sync_dirs};
 use self::manifest::{Entry, Manifest, STORE};
 use crate::cli::{Backup, DataFlags};
-use crate::config::{Config, Inputs};
+use crate::config::{Config, Inputs, StorePlace};
 use crate::{output, serve};
 
 /// The backup holds payloads, so only its owner may access it.
@@ -33,35 +33,51 @@ const DIR_MODE: u32 = 0o700;
 const COPY_TRIES_MAX: usize = 5;
 
 pub(crate) fn run(flags: &Backup, json: bool) -> anyhow::Result<ExitCode> {
-    let config = load(&flags.data)?;
+    let places = load(&flags.data)?;
     let target = std::path::absolute(&flags.dir).context("cannot determine the directory")?;
-    check_source(&config)?;
-    let parent = check_target(&target, &config.data_dir)?;
+    check_source(&places)?;
+    let parent = check_target(&target, &places.data_dir)?;
     let unfinished = unfinished_dir(&target, parent)?;
-    let manifest = write(&config, unfinished.path())
-        .with_context(|| format!("the backup of {} failed", config.data_dir.display()))?;
+    let manifest = write(&places, unfinished.path())
+        .with_context(|| format!("the backup of {} failed", places.data_dir.display()))?;
     publish(unfinished, &target, parent)
         .with_context(|| format!("the backup cannot be moved to {}", target.display()))?;
-    report(&manifest, &target, &config, json)?;
+    report(&manifest, &target, &places, json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn load(flags: &DataFlags) -> anyhow::Result<Config> {
-    Ok(Config::load(&Inputs {
+/// What a backup is about.
+struct Places {
+    data_dir: PathBuf,
+    /// The file of the embedded store.
+    store: PathBuf,
+    secrets_key_file: PathBuf,
+}
+
+fn load(flags: &DataFlags) -> anyhow::Result<Places> {
+    let config = Config::load(&Inputs {
         flags: flags.flags(),
         config_flag: flags.config.as_deref(),
         environment: &|name| std::env::var(name).ok().filter(|value| !value.is_empty()),
         cores: serve::cores(),
-    })?)
+    })?;
+    let StorePlace::File(store) = config.store else {
+        bail!(
+            "backups are of the embedded store, and this store is a PostgreSQL database: back it \
+             up with its own tools, such as pg_dump or a standby"
+        );
+    };
+    let Config { data_dir, secrets_key_file, .. } = config;
+    Ok(Places { data_dir, store, secrets_key_file })
 }
 
-fn check_source(config: &Config) -> anyhow::Result<()> {
-    let (dir, store) = (config.data_dir.display(), &config.store);
-    if !config.data_dir.is_dir() {
+fn check_source(places: &Places) -> anyhow::Result<()> {
+    let (dir, store) = (places.data_dir.display(), &places.store);
+    if !places.data_dir.is_dir() {
         bail!("there is no data directory {dir}; choose it with --data-dir");
     }
-    restore::check_finished(&config.data_dir)?;
-    if !config.data_dir.join(data::PLACE).is_file() {
+    restore::check_finished(&places.data_dir)?;
+    if !places.data_dir.join(data::PLACE).is_file() {
         bail!("{dir} is not a data directory of Windlass: it has no file '{}'", data::PLACE);
     }
     if !store.is_file() {
@@ -106,10 +122,10 @@ fn unfinished_dir(target: &Path, parent: &Path) -> anyhow::Result<TempDir> {
 }
 
 /// Copies everything into `dir`, in the order that `windlass_engine::backup` gives, and syncs it.
-fn write(config: &Config, dir: &Path) -> anyhow::Result<Manifest> {
+fn write(places: &Places, dir: &Path) -> anyhow::Result<Manifest> {
     let mut files = Vec::new();
     let mut meter = Meter::new("backup", None);
-    let source = &config.data_dir;
+    let source = &places.data_dir;
     files.extend(copy_one(source, Path::new(data::PLACE), dir, &mut meter)?);
     let cannot_list = || format!("cannot list the files of {}", source.display());
     for path in data::segments(source).with_context(cannot_list)? {
@@ -118,7 +134,7 @@ fn write(config: &Config, dir: &Path) -> anyhow::Result<Manifest> {
     for path in data::payloads(source).with_context(cannot_list)? {
         files.extend(copy_one(source, &path, dir, &mut meter)?);
     }
-    files.push(copy_store(&config.store, dir, &mut meter)?);
+    files.push(copy_store(&places.store, dir, &mut meter)?);
     meter.end();
     let created_at = jiff::Timestamp::from_millisecond(SystemClock.now().ms())?;
     let manifest = Manifest::new(created_at.to_string(), files);
@@ -215,10 +231,10 @@ struct BackupReport<'a> {
     not_included: Option<&'a Path>,
 }
 
-fn report(manifest: &Manifest, target: &Path, config: &Config, json: bool) -> io::Result<()> {
+fn report(manifest: &Manifest, target: &Path, places: &Places, json: bool) -> io::Result<()> {
     let Manifest { created_at, files, .. } = manifest;
     let (files, bytes) = (files.len(), manifest.bytes());
-    let key_file = Some(config.secrets_key_file.as_path()).filter(|path| path.exists());
+    let key_file = Some(places.secrets_key_file.as_path()).filter(|path| path.exists());
     if json {
         let (backup, not_included) = (target, key_file);
         return output::print_json(&BackupReport {

@@ -22,9 +22,8 @@ use serde::Serialize;
 
 use super::copy::{self, FILE_MODE, Meter};
 use super::manifest::{Entry, Manifest, STORE};
-use super::{DIR_MODE, load};
+use super::{DIR_MODE, Places, load};
 use crate::cli::Restore;
-use crate::config::Config;
 use crate::{output, serve};
 
 /// While it is in a data directory, that directory is not complete.
@@ -35,22 +34,22 @@ const LOST_AND_FOUND: &str = "lost+found";
 const STORE_SUFFIXES: [&str; 5] = ["", "-wal", "-shm", "-journal", "-doubt"];
 
 pub(crate) fn run(flags: &Restore, json: bool) -> anyhow::Result<ExitCode> {
-    let config = load(&flags.data)?;
-    check_target(&config)?;
+    let places = load(&flags.data)?;
+    check_target(&places)?;
     let manifest = Manifest::read(&flags.dir)?;
     let mut meter = Meter::new("check", Some(manifest.bytes()));
     for file in &manifest.files {
         file.verify(&flags.dir, &mut meter)?;
     }
-    serve::create_data_dir(&config.data_dir)?;
-    let _alone = lock_for_restore(&config.data_dir)?;
+    serve::create_data_dir(&places.data_dir)?;
+    let _alone = lock_for_restore(&places.data_dir)?;
     // The check of the backup may have taken long.
-    check_target(&config)?;
-    let mut restoring = Restoring::begin(&config)?;
+    check_target(&places)?;
+    let mut restoring = Restoring::begin(&places)?;
     restoring
         .fill(&flags.dir, &manifest)
-        .with_context(|| format!("the restore into {} failed", config.data_dir.display()))?;
-    report(&manifest, &config, json)?;
+        .with_context(|| format!("the restore into {} failed", places.data_dir.display()))?;
+    report(&manifest, &places, json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,10 +95,10 @@ fn open_dir(data_dir: &Path) -> anyhow::Result<File> {
 }
 
 /// Refuses if there is anything that a restore could mix with or overwrite.
-fn check_target(config: &Config) -> anyhow::Result<()> {
-    check_finished(&config.data_dir)?;
-    let dir = config.data_dir.display();
-    let entries = match fs::read_dir(&config.data_dir) {
+fn check_target(places: &Places) -> anyhow::Result<()> {
+    check_finished(&places.data_dir)?;
+    let dir = places.data_dir.display();
+    let entries = match fs::read_dir(&places.data_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         entries => entries
             .and_then(Iterator::collect)
@@ -112,7 +111,7 @@ fn check_target(config: &Config) -> anyhow::Result<()> {
         );
     }
     for suffix in STORE_SUFFIXES {
-        let mut path = OsString::from(&config.store);
+        let mut path = OsString::from(&places.store);
         path.push(suffix);
         let path = PathBuf::from(path);
         if path.symlink_metadata().is_ok() {
@@ -126,23 +125,23 @@ fn check_target(config: &Config) -> anyhow::Result<()> {
 /// A data directory with the marker. If it is dropped before it is complete, everything that was
 /// copied is removed, and the marker last.
 struct Restoring<'a> {
-    config: &'a Config,
+    places: &'a Places,
     marker: PathBuf,
     made: Vec<PathBuf>,
     complete: bool,
 }
 
 impl<'a> Restoring<'a> {
-    fn begin(config: &'a Config) -> anyhow::Result<Restoring<'a>> {
-        let marker = config.data_dir.join(MARKER);
+    fn begin(places: &'a Places) -> anyhow::Result<Restoring<'a>> {
+        let marker = places.data_dir.join(MARKER);
         let made = OpenOptions::new().create_new(true).write(true).mode(FILE_MODE).open(&marker);
-        made.and_then(|_| File::open(&config.data_dir)?.sync_all())
-            .with_context(|| format!("cannot write to {}", config.data_dir.display()))?;
-        Ok(Restoring { config, marker, made: Vec::new(), complete: false })
+        made.and_then(|_| File::open(&places.data_dir)?.sync_all())
+            .with_context(|| format!("cannot write to {}", places.data_dir.display()))?;
+        Ok(Restoring { places, marker, made: Vec::new(), complete: false })
     }
 
     fn fill(&mut self, backup: &Path, manifest: &Manifest) -> anyhow::Result<()> {
-        let data_dir = &self.config.data_dir;
+        let data_dir = &self.places.data_dir;
         let mut meter = Meter::new("restore", Some(manifest.bytes()));
         for file in &manifest.files {
             self.copy(backup, file, &mut meter)?;
@@ -151,7 +150,7 @@ impl<'a> Restoring<'a> {
         let in_data_dir: Vec<Entry> =
             manifest.files.iter().filter(|file| file.path != STORE).cloned().collect();
         copy::sync_dirs(data_dir, &in_data_dir)
-            .and_then(|()| sync_parent(&self.config.store))
+            .and_then(|()| sync_parent(&self.places.store))
             .and_then(|()| sync_parent(data_dir))
             .and_then(|()| fs::remove_file(&self.marker))
             .with_context(|| format!("cannot sync {}", data_dir.display()))?;
@@ -164,8 +163,8 @@ impl<'a> Restoring<'a> {
     fn copy(&mut self, backup: &Path, file: &Entry, meter: &mut Meter) -> anyhow::Result<()> {
         let from = backup.join(&file.path);
         let to = match file.path == STORE {
-            true => self.config.store.clone(),
-            false => self.config.data_dir.join(&file.path),
+            true => self.places.store.clone(),
+            false => self.places.data_dir.join(&file.path),
         };
         self.create_dirs(&to)?;
         let opened =
@@ -206,8 +205,8 @@ impl Drop for Restoring<'_> {
             removed = removed.and(gone);
         }
         let removed = removed
-            .and_then(|()| sync_parent(&self.config.store))
-            .and_then(|()| File::open(&self.config.data_dir)?.sync_all());
+            .and_then(|()| sync_parent(&self.places.store))
+            .and_then(|()| File::open(&self.places.data_dir)?.sync_all());
         // The marker stays beside anything that could not be removed for good.
         if removed.is_ok() {
             let _ = fs::remove_file(&self.marker);
@@ -237,10 +236,10 @@ struct RestoreReport<'a> {
     bytes: u64,
 }
 
-fn report(manifest: &Manifest, config: &Config, json: bool) -> io::Result<()> {
+fn report(manifest: &Manifest, places: &Places, json: bool) -> io::Result<()> {
     let Manifest { created_at, files, .. } = manifest;
     let (files, bytes) = (files.len(), manifest.bytes());
-    let (data_dir, store) = (&config.data_dir, &config.store);
+    let (data_dir, store) = (&places.data_dir, &places.store);
     if json {
         let report = RestoreReport { data_dir, store, created_at, files, bytes };
         return output::print_json(&report);

@@ -50,6 +50,9 @@ pub(crate) struct Add {
     /// When a job succeeds, add a job of this type with its result as the payload.
     #[arg(long, value_name = "TYPE")]
     pub(crate) then: Option<String>,
+    /// Answer when the jobs are in the daemon's journal, or in the store.
+    #[arg(long, value_name = "WHERE", value_parser = ["journal", "store"])]
+    pub(crate) durable: Option<String>,
     /// Make the add safe to repeat: within 24 hours, the same key adds nothing twice.
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,

@@ -11,6 +11,7 @@ mod key;
 mod run;
 mod secret;
 mod serve;
+mod tenant;
 mod types;
 
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub(crate) use self::key::{Key, KeyCreate, KeyRotate};
 pub(crate) use self::run::Run;
 pub(crate) use self::secret::{Secret, SecretSet};
 pub(crate) use self::serve::Serve;
+pub(crate) use self::tenant::{TenantCommand, TenantSet};
 pub(crate) use self::types::Types;
 use crate::Usage;
 use crate::keys::Login;
@@ -154,6 +156,9 @@ pub(crate) enum Action {
     /// List, suspend or resume the types of a tenant.
     #[command(subcommand)]
     Types(Types),
+    /// Show or change the settings of a tenant: its share of the slots.
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// Make, list, revoke or rotate API keys.
     #[command(subcommand)]
     Key(Key),
@@ -171,6 +176,8 @@ pub(crate) enum Action {
     },
     /// Show the state of the daemon and the job counts of every tenant.
     Status,
+    /// List all daemons of the queue, with what waits in their journals.
+    Daemons,
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  windlass completions bash > /etc/bash_completion.d/windlass"

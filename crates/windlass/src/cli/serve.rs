@@ -36,6 +36,8 @@ pub(crate) struct Serve {
     pub(crate) store: Option<String>,
     #[arg(long)]
     pub(crate) insecure: bool,
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) accept: Option<String>,
     #[arg(long, value_name = "N")]
     pub(crate) sysid: Option<String>,
     #[arg(long, value_name = "FORMAT")]
@@ -57,6 +59,7 @@ impl Serve {
             ("data_dir", &self.data_dir),
             ("store", &self.store),
             ("insecure", &insecure),
+            ("accept", &self.accept),
             ("sysid", &self.sysid),
             ("log.format", &self.log_format),
             ("log.level", &self.log_level),

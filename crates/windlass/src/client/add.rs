@@ -34,7 +34,14 @@ pub(super) async fn run(daemon: &Daemon, show: Show, add: &Add) -> anyhow::Resul
         from_arguments(daemon, add, &mut ids).await
     };
     match sent {
-        Ok(()) if add.wait => wait(daemon, show, &ids.kept).await,
+        Ok(()) if add.wait => {
+            // Without their ids, a caller would add them again.
+            let waited = wait(daemon, show, &ids.kept).await;
+            match waited.with_context(|| added_text(&ids.kept))? {
+                0 => Ok(()),
+                count => bail!("{count} of {} did not succeed", jobs(ids.kept.len() as u64)),
+            }
+        }
         Ok(()) => Ok(ids.end()?),
         Err(error) if ids.count == 0 => Err(error),
         Err(error) => {
@@ -110,6 +117,7 @@ fn options(add: &Add) -> Vec<(&'static str, String)> {
         ("repeat", add.repeat.clone()),
         ("parent", add.parent.clone()),
         ("then", add.then.clone()),
+        ("durable", add.durable.clone()),
     ];
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
@@ -156,8 +164,18 @@ impl Ids {
     }
 }
 
-/// Waits for each job in turn.
-async fn wait(daemon: &Daemon, show: Show, ids: &[String]) -> anyhow::Result<()> {
+fn added_text(ids: &[String]) -> String {
+    match ids {
+        [] => "added nothing".into(),
+        [id] => format!("added {id}, and stopped waiting for it"),
+        [first, ..] => {
+            format!("added {} from {first} on, and stopped waiting", jobs(ids.len() as u64))
+        }
+    }
+}
+
+/// Waits for each job in turn; returns how many did not succeed.
+async fn wait(daemon: &Daemon, show: Show, ids: &[String]) -> anyhow::Result<usize> {
     let mut ended = Vec::new();
     let mut unsuccessful = 0;
     for (at, id) in ids.iter().enumerate() {
@@ -174,10 +192,7 @@ async fn wait(daemon: &Daemon, show: Show, ids: &[String]) -> anyhow::Result<()>
     if show.json {
         output::print_json(&json!({ "ids": ids, "jobs": ended }))?;
     }
-    if unsuccessful > 0 {
-        bail!("{unsuccessful} of {} did not succeed", jobs(ids.len() as u64));
-    }
-    Ok(())
+    Ok(unsuccessful)
 }
 
 /// Polls until the job has ended.

@@ -98,9 +98,9 @@ impl Follow {
         match stream {
             // With `json`, standard output is reserved for the JSON.
             Stream::Out if !self.json => {
-                output::print(&format!("{}{}\n", self.label, line.of_job(SIGN)))?;
+                output::print(&format!("{}{}\n", self.label, line.of_job(&[SIGN])))?;
             }
-            Stream::Out | Stream::Err => self.note(&line.of_job(SIGN)),
+            Stream::Out | Stream::Err => self.note(&line.of_job(&[SIGN])),
             // A normal exit is not worth a line.
             Stream::Note if text == EXIT_OK => {}
             Stream::Note => self.note(&format!("{SIGN}{text}")),

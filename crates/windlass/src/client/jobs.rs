@@ -182,20 +182,21 @@ async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()
     }
 }
 
-/// Before lines of Windlass in a log.
+/// Before lines of Windlass in a log, and before the output of each attempt.
 const SIGN: &str = "[windlass] ";
+const ATTEMPT: &str = "--- attempt ";
 
 fn write_news(news: &NewLines<'_>) -> io::Result<()> {
     if news.is_new {
         let ended = news.attempt.ended_at.as_ref().map(|at| format!("ended {at}"));
         let state = ended.as_deref().unwrap_or("running");
-        output::note(&format!("--- attempt {}, {state} ---\n", news.attempt.attempt));
+        output::note(&format!("{ATTEMPT}{}, {state} ---\n", news.attempt.attempt));
     }
     // Consecutive lines for the same stream are written together.
     for lines in news.lines.chunk_by(|a, b| a.stream == b.stream) {
         let shown = |line: &Line| match line.stream {
             Stream::Note => format!("{SIGN}{}\n", line.text),
-            Stream::Out | Stream::Err => line.of_job(SIGN) + "\n",
+            Stream::Out | Stream::Err => line.of_job(&[SIGN, ATTEMPT]) + "\n",
         };
         let text: String = lines.iter().map(shown).collect();
         match lines[0].stream {

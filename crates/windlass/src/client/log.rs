@@ -39,11 +39,12 @@ fn stream<'de, D: Deserializer<'de>>(from: D) -> Result<Stream, D::Error> {
 }
 
 impl Line {
-    /// What the job wrote. Where our own lines may stand beside it, which begin with `sign`, one
-    /// that looks like them gets a backslash.
-    pub(super) fn of_job(&self, sign: &str) -> String {
+    /// What the job wrote. Where our own lines may stand beside it, which begin with one of these
+    /// `signs`, one that looks like them gets a backslash.
+    pub(super) fn of_job(&self, signs: &[&str]) -> String {
         let is_beside = self.stream == Stream::Err || output::is_terminal();
-        let mark = if is_beside && self.text.starts_with(sign) { "\\" } else { "" };
+        let is_like_ours = signs.iter().any(|sign| self.text.starts_with(sign));
+        let mark = if is_beside && is_like_ours { "\\" } else { "" };
         format!("{mark}{}", self.text)
     }
 }

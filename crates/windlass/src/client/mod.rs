@@ -4,6 +4,7 @@
 mod add;
 mod audit;
 mod chunk;
+mod daemons;
 mod follow;
 mod handler;
 pub(crate) mod http;
@@ -15,6 +16,7 @@ mod pinned;
 mod run;
 mod secret;
 mod status;
+mod tenant;
 mod types;
 pub(crate) mod when;
 
@@ -49,10 +51,12 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         Action::Handler(command) => handler::run(&daemon, show, command).await,
         Action::Jobs(command) => jobs::run(&daemon, show, command).await,
         Action::Types(command) => types::run(&daemon, show, command).await,
+        Action::Tenant(command) => tenant::run(&daemon, show, command).await,
         Action::Key(command) => key::run(&daemon, show, command).await,
         Action::Audit(wanted) => audit::run(&daemon, show, &wanted).await,
         Action::Secret(command) => secret::run(&daemon, show, command).await,
         Action::Status => status::run(&daemon, show).await,
+        Action::Daemons => daemons::run(&daemon, show).await,
         Action::Serve(_)
         | Action::Backup(_)
         | Action::Restore(_)

@@ -26,6 +26,14 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
         let missing = status["layers_missing"].as_array().into_iter().flatten();
         let missing: Vec<String> = missing.map(cell).collect();
         let missing = (!missing.is_empty()).then(|| format!("missing: {}", missing.join("; ")));
+        let count = |name: &str| status["daemons"][name].as_u64().unwrap_or_default();
+        let daemons = match (count("alive"), count("gone"), count("jobs_left")) {
+            (alive, 0, _) => alive.to_string(),
+            (alive, gone, 0) => format!("{alive}, and {gone} gone"),
+            (alive, gone, left) => {
+                format!("{alive}, and {gone} gone with {} in their journals", jobs(left))
+            }
+        };
         let mut shown = output::pairs(&[
             ("version", cell_if_there(&status["version"])),
             ("sysid", cell_if_there(&status["sysid"])),
@@ -34,6 +42,7 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
             ("picking", cell_if_there(&status["picking"])),
             ("running", Some(jobs(status["running"].as_u64().unwrap_or_default()))),
             ("journal", Some(format!("{} not in the store yet", jobs(journaled)))),
+            ("daemons", Some(daemons)),
             ("services", services),
             ("left behind", left),
             ("isolation", missing),

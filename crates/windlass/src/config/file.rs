@@ -74,6 +74,13 @@ impl File<'_> {
                 (None, DeValue::Table(inner)) if is_table(&dotted) => {
                     self.collect(&format!("{dotted}."), inner, into)?;
                 }
+                (None, DeValue::Table(_)) => {
+                    let place = self.place(at);
+                    let nearest = nearest_table(&dotted);
+                    return Err(Error::file(format!(
+                        "{place}: unknown table [{dotted}]; did you mean [{nearest}]?"
+                    )));
+                }
                 (None, _) => {
                     let place = self.place(at);
                     let nearest = nearest(&dotted);
@@ -97,6 +104,12 @@ impl File<'_> {
 
 fn is_table(dotted: &str) -> bool {
     KEYS.iter().any(|key| key.name.strip_prefix(dotted).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// The table of keys with the nearest name.
+fn nearest_table(dotted: &str) -> &'static str {
+    let tables = KEYS.iter().filter_map(|key| Some(key.name.rsplit_once('.')?.0));
+    tables.min_by_key(|table| strsim::osa_distance(dotted, table)).expect("there are tables")
 }
 
 /// Compares whole names, and last parts for keys in the wrong table.
@@ -127,7 +140,9 @@ mod tests {
             "{error}"
         );
         assert!(refused("slots = 3").contains("'scheduler.slots'"));
-        assert!(refused("[retri]\nattempts = 3").contains("'retri'"));
+        let error = refused("[retri]\nattempts = 3");
+        assert!(error.contains("unknown table [retri]; did you mean [retry]?"), "{error}");
+        assert!(refused("[schedular]\nslots = 3").contains("[scheduler]"));
         assert!(refused("listen.port = 3").contains("listen takes"));
     }
 

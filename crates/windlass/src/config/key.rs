@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use windlass_core::add::Durable;
 use windlass_core::limit::{
     BATCH, CONTEXTS, DURATION_MAX, MEMORY_BYTES_MIN, PROCESSES_MAX, SCRATCH_BYTES_MIN, SYSID_MAX,
 };
@@ -95,7 +96,7 @@ const fn size(min: u64) -> Kind {
     Kind::Size { min, max: SIZE_MAX }
 }
 
-pub(crate) const FAIRNESS: &[&str] = &["tenant", "type"];
+pub(crate) const FAIRNESS: &[&str] = &["tenant", "draw", "type"];
 pub(crate) const ISOLATION_LEVELS: &[&str] = &["auto", "required", "off"];
 pub(crate) const LANDLOCK: &[&str] = &["preferred", "required", "off"];
 pub(crate) const LOG_FORMATS: &[&str] = &["auto", "human", "json"];
@@ -139,10 +140,11 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("data_dir", Kind::Text, "windlass-data").with_flag().help(
         "Directory for the journal, large payloads and the embedded store; created if missing.",
     ),
-    Key::new("store", Kind::Store, "")
-        .computed("sqlite:<data_dir>/store.db")
-        .with_flag()
-        .help("Store for jobs and handlers: sqlite:PATH."),
+    Key::new("store", Kind::Store, "").computed("sqlite:<data_dir>/store.db").with_flag().help(
+        "Store for jobs and handlers: a file (sqlite:PATH), or a PostgreSQL database that daemons \
+         on several machines share. Keep a URL with a password out of the command line, which \
+         other users can see: use the file or the environment.",
+    ),
     Key::new("secrets.key_file", Kind::Text, "").computed("<data_dir>/secrets.key").help(
         "File with the keys that encrypt secrets; made if missing. Keep a copy outside of the \
          backups.",
@@ -150,6 +152,10 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("insecure", Kind::Switch, "false").with_flag().help(
         "Switch API keys off: everybody who reaches the daemon may use it. Without TLS, needed to \
          listen on an address that other machines can reach.",
+    ),
+    Key::new("accept", Kind::Choice(Durable::WORDS), "journal").with_flag().help(
+        "Where jobs are on disk when their add is answered: in this daemon's journal, or in the \
+         store, which survives the loss of this machine; then adds need the store.",
     ),
     Key::new("sysid", whole(1, SYSID_MAX as u64), "")
         .computed("any free number")
@@ -165,8 +171,10 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("tenants", Kind::Tenants, "").help(
         "Run jobs of these tenants only; empty runs all. Adds are accepted for every tenant.",
     ),
-    Key::new("scheduler.fairness", Kind::Choice(FAIRNESS), "tenant")
-        .help("What gets an equal share: each tenant (and within it each type), or each type."),
+    Key::new("scheduler.fairness", Kind::Choice(FAIRNESS), "tenant").help(
+        "What gets an equal share: each tenant by the time of slots that it used, each tenant \
+             in a random draw, or each type in a random draw.",
+    ),
     Key::new("scheduler.slots", whole(1, SLOTS_MAX), "")
         .computed("4 per core, at least 8")
         .help("Maximum number of batches that run at the same time."),

@@ -12,6 +12,8 @@ use windlass_core::size::{format_size, parse_size};
 use windlass_core::time::{format_duration, parse_duration};
 use windlass_door_bedrock::Network;
 
+use super::store::StorePlace;
+
 /// Bounds are inclusive.
 pub(crate) enum Kind {
     Text,
@@ -59,8 +61,7 @@ pub(crate) enum Value {
     Number(f64),
     Span(Duration),
     Address(SocketAddr),
-    /// The file of an embedded store.
-    Store(PathBuf),
+    Store(StorePlace),
     Tenant(Tenant),
     Tenants(Vec<Tenant>),
     Size(u64),
@@ -88,7 +89,7 @@ impl Kind {
             }
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Address => "an IP address and a port, such as 127.0.0.1:7600".into(),
-            Kind::Store => "sqlite:PATH (this version has no other store)".into(),
+            Kind::Store => "sqlite:PATH or postgres://USER@HOST/DATABASE".into(),
             Kind::Tenant => "the name of a tenant, such as acme".into(),
             Kind::Tenants => "names of tenants, such as acme".into(),
             Kind::Size { min, max } => {
@@ -129,7 +130,7 @@ impl Kind {
             Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
             Kind::Choice(_) => Err(wrong()),
             Kind::Address => read_address(text).map(Value::Address).ok_or_else(wrong),
-            Kind::Store => read_store(text).map(Value::Store),
+            Kind::Store => StorePlace::read(text).map(Value::Store),
             Kind::Tenant => read_tenant(text).map(Value::Tenant),
             Kind::Size { min, max } => match parse_size(text) {
                 Ok(size) if (*min..=*max).contains(&size) => Ok(Value::Size(size)),
@@ -211,18 +212,6 @@ fn read_address(text: &str) -> Option<SocketAddr> {
     }
 }
 
-/// Of another store's URL, errors show only the scheme: the rest may contain a password.
-fn read_store(text: &str) -> Result<PathBuf, String> {
-    let Some(path) = text.strip_prefix("sqlite:") else {
-        return Err(match text.split_once(':') {
-            Some((scheme, _)) => shown(&format!("{scheme}:…")),
-            None => "a value without a scheme".into(),
-        });
-    };
-    let path = path.strip_prefix("//").unwrap_or(path);
-    if path.is_empty() { Err("'sqlite:' without a path".into()) } else { Ok(path.into()) }
-}
-
 fn read_tenant(name: &str) -> Result<Tenant, String> {
     Tenant::new(name).map_err(|why| format!("{}: {}", shown(name), why.reason))
 }
@@ -264,7 +253,7 @@ fn described(value: &DeValue<'_>) -> String {
     }
 }
 
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let mut cut: String =
         text.chars().take(SHOWN_CHARS_MAX).map(|c| if c.is_control() { '?' } else { c }).collect();
     if text.chars().count() > SHOWN_CHARS_MAX {
@@ -291,18 +280,6 @@ mod tests {
         }
         let number = Kind::Number { min: 1.0, max: 2.0 };
         assert!(number.read("NaN").is_err() && number.read("inf").is_err());
-    }
-
-    #[test]
-    fn a_store_is_a_path_and_another_scheme_shows_no_password() {
-        for text in ["sqlite:/var/x.db", "sqlite:///var/x.db"] {
-            assert_eq!(Kind::Store.read(text), Ok(Value::Store("/var/x.db".into())));
-        }
-        assert_eq!(Kind::Store.read("sqlite:x.db"), Ok(Value::Store("x.db".into())));
-        let refused = Kind::Store.read("postgres://user:secret@host/db").unwrap_err();
-        assert!(refused.contains("postgres") && !refused.contains("secret"), "{refused}");
-        assert!(!Kind::Store.read("user-secret").unwrap_err().contains("secret"));
-        assert!(Kind::Store.read("sqlite:").is_err());
     }
 
     #[test]

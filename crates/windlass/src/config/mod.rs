@@ -6,11 +6,13 @@ mod file;
 mod key;
 mod kind;
 mod source;
+mod store;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use windlass_core::add::Durable;
 use windlass_core::network::Destination;
 use windlass_core::time::format_duration;
 use windlass_core::{Limits, Maxima, RetryPolicy, Sysid, Tenant};
@@ -23,6 +25,7 @@ use self::file::Settings;
 pub(crate) use self::key::{Default, KEYS, Key};
 use self::kind::Value;
 pub(crate) use self::source::{Error, Source};
+pub(crate) use self::store::StorePlace;
 use crate::secrets;
 
 /// Names the configuration file.
@@ -39,13 +42,14 @@ pub(crate) struct Config {
     pub(crate) tls: Option<tls::Files>,
     pub(crate) bedrock: Bedrock,
     pub(crate) data_dir: PathBuf,
-    /// The file of the embedded store.
-    pub(crate) store: PathBuf,
+    pub(crate) store: StorePlace,
     /// The file with the keys of secrets.
     pub(crate) secrets_key_file: PathBuf,
     pub(crate) insecure: bool,
     pub(crate) sysid: Option<Sysid>,
     pub(crate) log: Log,
+    /// What the answer to an add promises.
+    pub(crate) accept: Durable,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) scheduler: Scheduler,
     pub(crate) contexts: Contexts,
@@ -213,7 +217,7 @@ impl Config {
                 allow: of.networks("bedrock.allow"),
                 tenant: of.tenant("bedrock.tenant"),
             },
-            store: of.store("store").unwrap_or_else(|| data_dir.join("store.db")),
+            store: of.store("store").unwrap_or_else(|| StorePlace::File(data_dir.join("store.db"))),
             secrets_key_file: of
                 .text_if_set("secrets.key_file")
                 .map_or_else(|| data_dir.join(secrets::FILE), PathBuf::from),
@@ -225,6 +229,8 @@ impl Config {
                 level: level(of.text("log.level")),
             },
             tenants: of.tenants("tenants"),
+            // The table has no other words.
+            accept: Durable::parse(of.text("accept")).unwrap_or_default(),
             scheduler: Scheduler {
                 fairness: fairness(of.text("scheduler.fairness")),
                 slots: of.whole_if_set("scheduler.slots").map_or(slots_default, |n| n as usize),
@@ -284,9 +290,10 @@ impl Config {
         {
             // Reading the store means reading every tenant's jobs.
             let opened = paths.iter().find(|path| {
-                let key = self.tls.as_ref().map(|tls| &tls.key);
-                let ours = [&self.data_dir, &self.store, &self.secrets_key_file];
+                let key = self.tls.as_ref().map(|tls| tls.key.as_path());
+                let ours = [self.data_dir.as_path(), &self.secrets_key_file];
                 ours.into_iter()
+                    .chain(self.store.file())
                     .chain(key)
                     .flat_map(std::path::absolute)
                     .any(|own| own.starts_with(path) || path.starts_with(own))
@@ -435,7 +442,11 @@ fn level(word: &str) -> tracing::Level {
 }
 
 fn fairness(word: &str) -> Fairness {
-    if word == "type" { Fairness::Type } else { Fairness::Tenant }
+    match word {
+        "draw" => Fairness::Draw,
+        "type" => Fairness::Type,
+        _ => Fairness::Tenant,
+    }
 }
 
 /// Final values by name. A key with the wrong kind is a bug in the table, which every start would
@@ -493,9 +504,9 @@ impl Resolved<'_> {
         self.0.contains_key(name).then(|| self.span(name))
     }
 
-    fn store(&self, name: &str) -> Option<PathBuf> {
+    fn store(&self, name: &str) -> Option<StorePlace> {
         match self.0.get(name) {
-            Some((Value::Store(path), _)) => Some(path.clone()),
+            Some((Value::Store(place), _)) => Some(place.clone()),
             _ => None,
         }
     }

@@ -127,9 +127,9 @@ fn there_is_no_bedrock_door_unless_it_has_an_address() {
 #[test]
 fn the_store_lies_in_the_data_directory_unless_it_is_named() {
     let config = load(&[("data_dir", "/d")], &[], "").unwrap();
-    assert_eq!(config.store, Path::new("/d/store.db"));
+    assert_eq!(config.store.file(), Some(Path::new("/d/store.db")));
     let config = load(&[("data_dir", "/d"), ("store", "sqlite:/s.db")], &[], "").unwrap();
-    assert_eq!(config.store, Path::new("/s.db"));
+    assert_eq!(config.store.file(), Some(Path::new("/s.db")));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn no_error_shows_where_the_data_is() {
     tenant.until_state(&id, "queued");
     let data = door.home().data();
     let path = data.to_str().unwrap();
-    let lock = StoreLock::take(&data.join("store.db"));
+    let lock = StoreLock::take(&door.daemon.config);
     let told = tenant.post(&format!("jobs/{id}/cancel")).expect(503).text();
     assert!(told.contains("lock of store.db"), "it says what is wrong: {told}");
     let put = json!({"lang": "sh", "body": "exit 0"});

@@ -34,6 +34,9 @@ fn a_handler_cannot_ask_for_more_than_the_default_maxima() {
         assert_above(answer, &format!("options.{option}"), max, key);
     }
     daemon.get("/v1/a/handlers/t").expect(404);
+    let audit = daemon.get("/v1/audit?action=handler_set").expect(200).json();
+    let entries = audit["entries"].as_array().unwrap();
+    assert_eq!(entries.iter().filter(|entry| entry["status"] == 400).count(), 6, "{audit}");
     let most = json!({"memory": "4GB", "processes": 4096, "file_size": "16GB", "scratch": "4GB",
                       "timeout": "24h", "idle": "24h", "batch": 1000, "contexts": 100});
     put(sh(most)).expect(200);

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod browser;
+mod container;
 mod door;
+mod files;
 mod flood;
 #[path = "../it/harness/mod.rs"]
 #[allow(dead_code, unused_imports, unused_macros, reason = "each target uses a part of it")]
@@ -17,3 +20,6 @@ mod memory;
 mod network;
 mod query;
 mod sandbox;
+#[cfg(target_arch = "x86_64")]
+mod tenants;
+mod terminal;

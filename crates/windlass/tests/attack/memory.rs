@@ -15,7 +15,7 @@ const TOO_MUCH: u32 = 160;
 const ENOUGH: u32 = 16;
 
 /// Ways to fill `mb` megabytes; each returns what has to be kept.
-const WAYS: [(&str, &str); 6] = [
+const WAYS: [(&str, &str); 7] = [
     (
         "a file in memory",
         "f = os.memfd_create('x')\nfor _ in range(mb): os.write(f, bytes(1 << 20))\nkept = f",
@@ -47,6 +47,12 @@ const WAYS: [(&str, &str); 6] = [
          own = b'x' * (8 << 20); os.write(w, b'1'); time.sleep(100); os._exit(len(own))\n  \
          os.close(w); kept.append(r)\n\
          for r in kept:\n  if os.read(r, 1) != b'1': raise OSError('refused')",
+    ),
+    (
+        // A map that is only read has no pages of its own. 0x4000 does not reserve any.
+        "page tables",
+        "kept = mmap.mmap(-1, mb << 29, 0x4000 | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 1)\n\
+         kept.madvise(mmap.MADV_NOHUGEPAGE)\nfor n in range(mb << 8): kept[n << 21]",
     ),
 ];
 
@@ -106,7 +112,8 @@ fn with_control_groups_memory_may_be_shared_without_a_file() {
 
 #[test]
 fn b11_threads_and_processes_together_are_bounded() {
-    let hog = "import threading\nstop = threading.Event()\nmade = []\n\
+    let hog = "import threading\nthreading.stack_size(65536)\n\
+               stop = threading.Event()\nmade = []\n\
                try:\n  for n in range(int(payload)):\n    \
                t = threading.Thread(target=stop.wait)\n    t.start()\n    made.append(t)\n\
                except RuntimeError: pass\n\
@@ -125,5 +132,9 @@ fn b11_threads_and_processes_together_are_bounded() {
         // Sixteen for each process that it may have, and those that look after the cell.
         assert!(made("1000") < 8 * 16 + 128);
         assert_eq!(made("50"), 50, "the control");
+        // Nor all numbers of processes that the machine has, however many its handler asks for.
+        let most = json!({"processes": 4096, "memory": "4GB"});
+        tenant.handler("threads", &json!({"lang": "python", "body": hog, "options": most}));
+        assert!(made("5000") < 4096 + 128);
     });
 }

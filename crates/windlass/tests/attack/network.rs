@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Config, Daemon, Peer, Tenant};
+use crate::harness::{Config, Daemon, Door, Link, Peer, Tenant};
 
 /// One attempt, so that its error is the job's.
 fn config() -> Config {
@@ -91,6 +91,31 @@ fn what_the_operator_allows_can_be_called_and_the_daemon_even_then_not() {
     let door = format!("http://{}/v1/b/jobs/stolen", daemon.address);
     assert_refused(&tenant, &door, json!({}), "a port of the daemon");
     assert_eq!(daemon.tenant("b").list(""), Vec::<Value>::new());
+}
+
+/// Its protocol has no keys.
+#[test]
+fn no_handler_reaches_the_bedrock_door_even_where_loopback_is_open() {
+    let door = Door::start_with(config().loopback());
+    let tenant = door.tenant("a");
+    assert_refused(
+        &tenant,
+        &format!("http://{}/", door.address),
+        json!({}),
+        "a port of the daemon",
+    );
+    let connect = |port: u16| {
+        let body = format!("import socket; socket.create_connection(('127.0.0.1', {port}), 5)");
+        tenant.handler("connect", &json!({"lang": "python", "body": body}));
+        let id = tenant.add_one("connect", "x");
+        (tenant.until_end(&id)["state"].clone(), tenant.log(&id))
+    };
+    let (state, log) = connect(door.address.port());
+    assert_eq!(state, "failed", "{log}");
+    assert!(log.contains("(a port of the daemon)"), "{log}");
+    let (state, log) = connect(address(&peer()).port());
+    assert_eq!(state, "finished", "the control: {log}");
+    Link::open(door.address).unwrap().call("Ping", &[]).ok();
 }
 
 #[test]

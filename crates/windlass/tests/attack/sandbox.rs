@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Config, Daemon, Tenant, until};
 
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 /// Printed by an attack that got somewhere.
 pub(crate) const IN: &str = "GOT IN";
 
@@ -59,7 +59,7 @@ fn works(tenant: &Tenant, lang: &str, body: &str) -> String {
 }
 
 /// Whether some process has this word among its arguments.
-fn runs(word: &str) -> bool {
+pub(crate) fn runs(word: &str) -> bool {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let of = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).unwrap_or_default();
     all.map(of).any(|words| words.split(|byte| *byte == 0).any(|found| found == word.as_bytes()))

@@ -33,6 +33,7 @@ const ROUTES: &[&str] = &[
     "POST /v1/a/jobs/123/release",
     "POST /v1/a/jobs/123/progress",
     "GET /v1/status",
+    "GET /v1/daemons",
     "POST /v1/control/start",
     "GET /metrics",
     "GET /readyz",

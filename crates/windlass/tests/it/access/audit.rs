@@ -86,7 +86,7 @@ fn a_flood_of_refusals_is_counted_in_few_entries() {
 
 #[test]
 fn no_secret_is_in_the_answers_of_the_audit_nor_in_the_store() {
-    let mut daemon = Daemon::start(Config::new());
+    let mut daemon = Daemon::start(Config::embedded());
     let wish = json!({"role": "manager", "tenant": "a"});
     let made = daemon.send_json("POST", "/v1/keys", &wish).expect(201).json();
     let key = text(&made["key"]);

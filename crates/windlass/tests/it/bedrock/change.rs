@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Door, JobId, Link, keys_of};
+use crate::harness::{Door, JobId, Link, keys_of, sqlite_text};
 
 const UNKNOWN: &str = "404 No job with this jobID";
 const LATER: &str = "2999-01-01 00:00:00";
@@ -85,7 +85,7 @@ fn a_query_shows_children_and_parents_like_any_job() {
 
 #[test]
 fn an_update_needs_data_of_up_to_a_mebibyte() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.named("n");
     door.about("UpdateJob", id).fails("402 Missing data");
     door.about_with("UpdateJob", id, &[("data", "")]).fails("402 Missing data");
@@ -115,7 +115,7 @@ fn the_first_check_of_an_update_that_fails_is_the_answer() {
 
 #[test]
 fn an_update_replaces_the_data_and_nothing_else() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.create(&[
         ("name", "n"),
         ("data", "{\"old\":1}"),
@@ -200,7 +200,7 @@ fn an_update_sets_or_clears_the_repeat() {
 
 #[test]
 fn an_update_sets_the_next_run_or_computes_it_from_a_new_repeat() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.create(&[("name", "n"), ("firstRun", "2024-02-03 04:05:06")]);
     let update = |more: &[(&str, &str)]| {
         let mut headers = vec![("data", "{}")];
@@ -215,9 +215,9 @@ fn an_update_sets_the_next_run_or_computes_it_from_a_new_repeat() {
     assert_eq!(update(&both), "some day", "what is given wins");
     door.set(id, "nextRun = '2024-01-01 00:00:00', lastRun = '2024-05-06 07:08:09'");
     assert_eq!(update(&[("repeat", "STARTED, +1 MONTH")]), "2024-06-06 07:08:09");
-    let before = door.text_of("DATETIME('now', '+1 HOUR')");
+    let before = sqlite_text("DATETIME('now', '+1 HOUR')");
     let next = update(&[("repeat", "FINISHED, +1 HOUR")]);
-    let after = door.text_of("DATETIME('now', '+1 HOUR')");
+    let after = sqlite_text("DATETIME('now', '+1 HOUR')");
     assert!(before <= next && next <= after, "{before} {next} {after}");
 }
 
@@ -259,7 +259,7 @@ fn a_failed_job_stays_and_does_not_repeat() {
     door.about_with("FailJob", lent, &[("data", "{\"why\":\"x\"}")]).done();
     let job = door.job(lent);
     assert_eq!((&job["state"], &job["data"]), (&json!("FAILED"), &json!({"why": "x"})));
-    door.set(lent, "nextRun = '2024-01-01'");
+    door.set_next_run(lent, "2024-01-01");
     door.no_job("l");
 }
 
@@ -318,7 +318,7 @@ fn a_cancel_of_what_runs_waits_or_is_done_changes_nothing() {
 
 #[test]
 fn a_cancel_of_the_last_child_resumes_the_parent() {
-    let door = Door::start();
+    let door = Door::embedded();
     let (parent, children) = family(&door, &["queued", "lent", "failed", "done"]);
     door.set(children[1], "retryAfter = '+1 HOUR'");
     for (child, name) in children.iter().zip(["queued", "lent", "failed", "done"]).skip(1) {
@@ -399,7 +399,7 @@ fn anything_else_can_be_deleted() {
         door.assert_gone(id);
         door.about("DeleteJob", id).fails(UNKNOWN);
     }
-    door.set(children[2], "nextRun = '2024-01-01'");
+    door.set_next_run(children[2], "2024-01-01");
     door.take(children[2], "c");
 }
 

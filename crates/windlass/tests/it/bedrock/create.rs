@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Door, JobId, Link, id_of};
+use crate::harness::{Door, JobId, Link, id_of, sqlite_text};
 
 const NOT_AN_OBJECT: &str = "402 Data is not a valid JSON Object";
 const WRONG_STATE: &str =
@@ -27,7 +27,7 @@ fn refused(door: &Door, headers: &[(&str, &str)], line: &str) {
 
 #[track_caller]
 fn nothing_is_stored(door: &Door) {
-    assert_eq!(door.value("(SELECT COUNT(*) FROM jobs)"), 0);
+    assert_eq!(door.count(), 0);
 }
 
 #[test]
@@ -41,10 +41,10 @@ fn the_reply_is_one_number() {
 
 #[test]
 fn a_new_job_has_the_defaults_of_every_column() {
-    let door = Door::start();
-    let before = door.text_of("STRFTIME('%Y-%m-%d %H:%M:%f', 'now')");
+    let door = Door::embedded();
+    let before = sqlite_text("STRFTIME('%Y-%m-%d %H:%M:%f', 'now')");
     let id = door.named("www-prod/Foo");
-    let after = door.text_of("STRFTIME('%Y-%m-%d %H:%M:%f', 'now')");
+    let after = sqlite_text("STRFTIME('%Y-%m-%d %H:%M:%f', 'now')");
     let mut row = door.row(id);
     let created = row["created"].as_str().unwrap().to_owned();
     let next = row["nextRun"].as_str().unwrap().to_owned();
@@ -63,7 +63,7 @@ fn a_new_job_has_the_defaults_of_every_column() {
 
 #[test]
 fn what_is_given_is_stored() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.create(&[
         ("name", "n"),
         ("data", "{\"b\": 1,  \"a\":\"x\"}"),
@@ -82,7 +82,7 @@ fn what_is_given_is_stored() {
 
 #[test]
 fn a_first_run_is_never_validated() {
-    let door = Door::start();
+    let door = Door::embedded();
     for first in ["2031-02-03", "tomorrow", "2031-02-03T04:05:06.789123Z", "9"] {
         let id = door.create(&[("name", "n"), ("firstRun", first)]);
         assert_eq!(door.row(id)["nextRun"], first);
@@ -148,7 +148,7 @@ fn six_priorities_are_accepted_and_no_other() {
         let headers = [("name", "bad"), ("jobPriority", priority)];
         refused(&door, &headers, "402 Invalid priority value");
     }
-    assert!(door.sql("SELECT jobID FROM jobs WHERE name = 'bad';").is_empty());
+    assert_eq!(door.count_named("bad"), 0);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn the_generic_priority_counts_where_there_is_no_job_priority() {
 
 #[test]
 fn data_is_a_json_object() {
-    let door = Door::start();
+    let door = Door::embedded();
     let bad = [
         "",
         "[]",
@@ -258,7 +258,7 @@ fn a_retry_after_is_a_list_of_date_modifiers() {
         let headers = [("name", "bad"), ("retryAfter", retry)];
         refused(&door, &headers, "402 Malformed retryAfter");
     }
-    assert!(door.sql("SELECT jobID FROM jobs WHERE name = 'bad';").is_empty());
+    assert_eq!(door.count_named("bad"), 0);
     let id = door.create(&[("name", "n"), ("retryAfter", "")]);
     assert_eq!(door.job(id)["retryAfter"], "");
 }
@@ -304,14 +304,14 @@ fn a_repeat_is_a_canned_word_or_a_base_with_modifiers() {
     for repeat in bad {
         refused(&door, &[("name", "bad"), ("repeat", repeat)], "402 Malformed repeat");
     }
-    assert!(door.sql("SELECT jobID FROM jobs WHERE name = 'bad';").is_empty());
+    assert_eq!(door.count_named("bad"), 0);
     let id = door.create(&[("name", "n"), ("repeat", "")]);
     assert_eq!(door.job(id)["repeat"], "");
 }
 
 #[test]
 fn a_parent_must_exist() {
-    let door = Door::start();
+    let door = Door::embedded();
     let headers = [("name", "c"), ("parentJobID", "4711")];
     refused(&door, &headers, "404 parentJobID does not exist");
     let parent = running(&door, "p");
@@ -349,7 +349,7 @@ fn a_parent_must_run_or_wait() {
 
 #[test]
 fn a_child_waits_for_a_parent_that_runs_and_is_queued_under_one_that_waits() {
-    let door = Door::start();
+    let door = Door::embedded();
     let parent = running(&door, "p");
     let child = door.child(parent, "c");
     assert_eq!(door.row(child)["parentJobID"], parent);
@@ -379,7 +379,7 @@ fn there_are_no_grandchildren() {
     door.about("FinishJob", parent).done();
     door.take(child, "c");
     refused(&door, &grandchild, "405 Cannot create grandchildren");
-    assert!(door.sql("SELECT jobID FROM jobs WHERE name = 'g';").is_empty());
+    assert_eq!(door.count_named("g"), 0);
 }
 
 #[test]
@@ -641,12 +641,12 @@ fn clients_that_create_a_unique_job_at_once_get_the_same_one() {
         .collect();
     let seen: HashSet<Vec<JobId>> = clients.into_iter().map(|c| c.join().unwrap()).collect();
     assert_eq!(seen.len(), 1, "{seen:?}");
-    assert_eq!(door.value("(SELECT COUNT(*) FROM jobs)"), ROUNDS);
+    assert_eq!(door.count(), ROUNDS);
 }
 
 #[test]
 fn large_data_is_kept_byte_for_byte() {
-    let door = Door::start();
+    let door = Door::embedded();
     let data = format!("{{\"a\": \"{}\"}}", "x/é\\n".repeat(600_000));
     let id = door.create(&[("name", "n"), ("data", &data)]);
     let length = door.value(&format!("(SELECT LENGTH(data) FROM jobs WHERE jobID = {id})"));

@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Door, JobId, Link};
+use crate::harness::{Door, JobId, Link, sqlite_text};
 
 /// A job in one of the two states of a job with a worker.
 #[track_caller]
@@ -44,7 +44,7 @@ fn end(door: &Door, id: JobId, name: &str) {
 
 #[test]
 fn the_story_of_a_parent_and_its_children() {
-    let door = Door::start();
+    let door = Door::embedded();
     let parent = door.create(&[("name", "parent"), ("data", "{\"p\":1}")]);
     door.take(parent, "parent");
     let (first, second) = (door.child(parent, "first"), door.child(parent, "second"));
@@ -67,7 +67,7 @@ fn the_story_of_a_parent_and_its_children() {
     assert!(done.contains(&&json!(first)) && done.contains(&&json!(second)), "{again}");
     assert_eq!(again["cancelledChildJobs"], json!([{"data": {}, "jobID": third}]));
     door.about("FinishJob", parent).done();
-    assert!(door.sql("SELECT jobID FROM jobs;").is_empty(), "nothing is left");
+    assert_eq!(door.count(), 0, "nothing is left");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn lent_then_lent_again_when_it_is_due() {
     let door = Door::start();
     let id = taken(&door, "n", "RUNQUEUED", &[]);
     door.no_job("n");
-    door.set(id, "nextRun = '2024-01-01 00:00:00'");
+    door.set_next_run(id, "2024-01-01 00:00:00");
     door.take(id, "n");
     let job = door.job(id);
     assert_eq!((&job["state"], &job["data"]["retryAfterCount"]), (&json!("RUNQUEUED"), &json!(2)));
@@ -195,7 +195,7 @@ fn cancelled_then_cancelled() {
         assert_eq!(door.state(id), "CANCELLED");
     }
     door.assert_states(&[(parent, "PAUSED"), (rest, "QUEUED")]);
-    door.set(lent, "nextRun = '2024-01-01 00:00:00'");
+    door.set_next_run(lent, "2024-01-01 00:00:00");
     door.no_job("lent");
 }
 
@@ -234,7 +234,7 @@ fn a_parent_that_repeats_waits_for_its_children_first() {
     door.about("FinishJob", parent).done();
     end(&door, child, "c");
     door.take(parent, "p");
-    let before = door.text_of("DATETIME('now', '+1 HOUR')");
+    let before = sqlite_text("DATETIME('now', '+1 HOUR')");
     door.about("FinishJob", parent).done();
     let row = door.row(parent);
     assert_eq!(row["state"], "QUEUED");
@@ -268,7 +268,7 @@ fn a_child_whose_parent_is_gone_is_finished_like_any_job() {
 
 #[test]
 fn families_do_not_touch_each_other() {
-    let door = Door::start();
+    let door = Door::embedded();
     let (one, one_rest) = waiting(&door, "one");
     door.set(one_rest, "name = 'one-rest'");
     let (two, two_rest) = waiting(&door, "two");
@@ -348,6 +348,6 @@ fn a_child_that_comes_late_is_never_left_behind() {
             both[1] += 1;
             assert_eq!(reply.line, "404 parentJobID does not exist");
         }
-        assert!(door.sql("SELECT jobID FROM jobs;").is_empty(), "{both:?}");
+        assert_eq!(door.count(), 0, "{both:?}");
     }
 }

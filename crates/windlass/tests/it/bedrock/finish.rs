@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Door, JobId};
+use crate::harness::{Door, JobId, sqlite_text};
 
 const BOTH: [&str; 2] = ["FinishJob", "RetryJob"];
 const NOT_RUNNING: &str = "405 Can only retry/finish RUNNING and RUNQUEUED jobs";
@@ -85,7 +85,7 @@ fn a_finished_job_is_gone() {
     for verb in BOTH {
         door.about(verb, id).fails("404 No job with this jobID");
     }
-    assert!(door.sql("SELECT jobID FROM jobs;").is_empty());
+    assert_eq!(door.count(), 0);
     door.no_job("n");
 }
 
@@ -152,7 +152,7 @@ fn data_that_is_mocked_must_match_the_job() {
 
 #[test]
 fn data_is_replaced_and_written_anew() {
-    let door = Door::start();
+    let door = Door::embedded();
     for verb in BOTH {
         let id = running(&door, &[("name", "n"), ("repeat", "HOURLY"), ("data", "{\"old\":1}")]);
         let given = [("data", "{ \"b\" : [1, 2],  \"a\": \"x y\" }")];
@@ -183,7 +183,7 @@ fn data_that_is_no_json_is_refused_and_nothing_changes() {
 
 #[test]
 fn data_that_is_json_but_no_object_is_taken_as_it_is() {
-    let door = Door::start();
+    let door = Door::embedded();
     for verb in BOTH {
         for (given, stored) in [("[]", "[]"), ("[1, 2]", "[1,2]"), ("null", "null"), ("5", "5")] {
             let headers = [("name", "n"), ("repeat", "HOURLY"), ("data", "{\"a\":1}")];
@@ -262,7 +262,7 @@ fn finish_with_pending_children_waits_for_them() {
 
 #[test]
 fn every_pending_state_of_a_child_keeps_the_parent() {
-    let door = Door::start();
+    let door = Door::embedded();
     for last in ["QUEUED", "RUNNING", "RUNQUEUED"] {
         let parent = running(&door, &[("name", "p")]);
         let child = door.child(parent, "c");
@@ -348,9 +348,9 @@ fn a_repeat_queues_the_job_again_whatever_else_is_asked() {
     let door = Door::start();
     for verb in BOTH {
         let id = running(&door, &[("name", "n"), ("repeat", "FINISHED, +1 HOUR")]);
-        let before = door.text_of("DATETIME('now', '+1 HOUR')");
+        let before = sqlite_text("DATETIME('now', '+1 HOUR')");
         door.about_with(verb, id, &[("nextRun", LATER), ("delay", "5")]).done();
-        let after = door.text_of("DATETIME('now', '+1 HOUR')");
+        let after = sqlite_text("DATETIME('now', '+1 HOUR')");
         let row = door.row(id);
         assert_eq!(row["state"], "QUEUED");
         between(&before, &row["nextRun"], &after);
@@ -399,9 +399,9 @@ fn a_retry_may_be_delayed_by_seconds() {
     for (delay, seconds) in [("3600", 3600), ("99999999", 99_999_999), ("60 or so", 60)] {
         let id = running(&door, &[("name", "n")]);
         let moment = format!("DATETIME('now', '+{seconds} SECONDS')");
-        let before = door.text_of(&moment);
+        let before = sqlite_text(&moment);
         door.about_with("RetryJob", id, &[("delay", delay)]).done();
-        between(&before, &door.row(id)["nextRun"], &door.text_of(&moment));
+        between(&before, &door.row(id)["nextRun"], &sqlite_text(&moment));
         door.no_job("n");
     }
     for now in ["0", "soon", ""] {
@@ -521,7 +521,7 @@ fn the_last_child_wakes_its_parent_at_once() {
 
 #[test]
 fn a_new_name_that_is_no_type_is_malformed() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = running(&door, &[("name", "n")]);
     let before = door.row(id);
     for bad in ["a|b", "a\nb", &"n".repeat(256)] {

@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Door, JobId, Link, Random, id_of, keys_of};
+use crate::harness::{Door, JobId, Link, Random, id_of, keys_of, sqlite, sqlite_text};
 
 const PAST: &str = "2024-01-01 00:00:00";
 const NINE: [&str; 9] =
@@ -92,7 +92,7 @@ fn a_job_is_shown_as_it_was_before_it_was_taken() {
     );
     let last = row["lastRun"].as_str().unwrap();
     assert_eq!(last.len(), 19, "in seconds: {last}");
-    assert!(*last >= *created && last <= door.text_of("DATETIME('now')").as_str(), "{last}");
+    assert!(*last >= *created && last <= sqlite_text("DATETIME('now')").as_str(), "{last}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn of_a_tie_what_is_queued_comes_before_what_was_lent() {
     let lent = door.create(&[("name", "n"), ("retryAfter", "+1 HOUR")]);
     door.take(lent, "n");
     let queued = door.create(&[("name", "n"), ("firstRun", PAST)]);
-    door.set(lent, &format!("nextRun = '{PAST}'"));
+    door.set_next_run(lent, PAST);
     assert_eq!(door.state(lent), "RUNQUEUED");
     assert_eq!(ids(&door.get_jobs("n", 2)), [queued, lent]);
 }
@@ -231,7 +231,7 @@ fn a_job_is_due_when_now_is_not_before_its_next_run_as_text() {
         door.create(&[("name", "later"), ("firstRun", first)]);
     }
     door.no_job("later");
-    let now = door.text_of("DATETIME('now')");
+    let now = sqlite_text("DATETIME('now')");
     let due = door.create(&[("name", "now"), ("firstRun", &now)]);
     door.take(due, "now");
     let due = door.create(&[("name", "old"), ("firstRun", "1")]);
@@ -288,7 +288,7 @@ fn patterns_mean_what_glob_means() {
     let mut hits = 0;
     for _ in 0..ROUNDS {
         let (name, pattern) = (pick(&NAME, 4), pick(&PATTERN, 4));
-        let wanted = door.value(&format!("'{name}' GLOB '{pattern}'")) == 1;
+        let wanted: bool = sqlite(&format!("'{name}' GLOB '{pattern}'"));
         let id = door.named(&name);
         let reply = door.call("GetJob", &[("name", &pattern)]);
         let seen = reply.line == "200 OK";
@@ -346,9 +346,9 @@ fn a_job_with_retry_after_is_lent() {
     let door = Door::start();
     let headers = [("name", "n"), ("data", "{\"a\":1}"), ("retryAfter", "+1 hour")];
     let id = door.create(&headers);
-    let before = door.text_of("DATETIME('now', '+1 HOUR')");
+    let before = sqlite_text("DATETIME('now', '+1 HOUR')");
     let job = door.take(id, "n");
-    let after = door.text_of("DATETIME('now', '+1 HOUR')");
+    let after = sqlite_text("DATETIME('now', '+1 HOUR')");
     assert_eq!(job["data"], json!({"a": 1}), "as it was before");
     let row = door.row(id);
     assert_eq!(row["state"], "RUNQUEUED");
@@ -370,7 +370,7 @@ fn a_lent_job_that_nobody_finished_is_lent_again_until_the_eleventh_time() {
         assert_eq!(door.state(id), "RUNQUEUED");
         assert_eq!(door.job(id)["data"]["retryAfterCount"], count + 1);
         door.no_job("n");
-        door.set(id, &format!("nextRun = '{PAST}'"));
+        door.set_next_run(id, PAST);
     }
     let reply = door.call("GetJob", &[("name", "n")]).ok();
     assert_eq!(reply.text(), "{}", "the only one was given up");
@@ -415,7 +415,7 @@ fn manual_jobs_are_not_counted() {
         door.take(id, "manual*");
         let row = door.row(id);
         assert_eq!((&row["state"], &row["data"]), (&json!("RUNQUEUED"), &json!("{\"a\":1}")));
-        door.set(id, &format!("nextRun = '{PAST}'"));
+        door.set_next_run(id, PAST);
     }
 }
 
@@ -428,9 +428,9 @@ fn the_earlier_of_retry_and_repeat_is_the_next_run() {
         ("STARTED, +5 MINUTES", "+1 HOUR", "+5 MINUTES"),
     ] {
         let id = door.create(&[("name", "n"), ("repeat", repeat), ("retryAfter", retry)]);
-        let before = door.text_of(&format!("DATETIME('now', '{wanted}')"));
+        let before = sqlite_text(&format!("DATETIME('now', '{wanted}')"));
         door.take(id, "n");
-        let after = door.text_of(&format!("DATETIME('now', '{wanted}')"));
+        let after = sqlite_text(&format!("DATETIME('now', '{wanted}')"));
         let row = door.row(id);
         let next = row["nextRun"].as_str().unwrap();
         assert!(*before <= next[..19] && next[..19] <= *after, "{before} {next} {after}");
@@ -496,7 +496,7 @@ fn only_what_is_queued_is_given() {
 
 #[test]
 fn a_child_is_shown_with_its_parent() {
-    let door = Door::start();
+    let door = Door::embedded();
     let parent = door.create(&[("name", "p"), ("data", "{\"p\": 1}")]);
     door.take(parent, "p");
     let child = door.child(parent, "c");
@@ -614,7 +614,7 @@ fn parallel_takers_never_get_a_job_twice() {
 /// Awkward data passes through every command unharmed.
 #[test]
 fn large_data_survives_every_command() {
-    let door = Door::start();
+    let door = Door::embedded();
     let text = "x".repeat(1 << 20);
     let data = format!("{{\"a\":\"{text}\"}}");
     let whole = |id: JobId| door.job(id)["data"]["a"] == *text;
@@ -662,7 +662,7 @@ fn jobs_are_chosen_as_sql_would_choose_them() {
         "2024-01-01 00:01:00",
         "2999-01-01 00:00:00",
     ];
-    let door = Door::start();
+    let door = Door::embedded();
     let mut random = Random::new(2024);
     for _ in 0..JOBS {
         let priority = ["0", "250", "500", "750", "850", "1000"][random.below(6) as usize];

@@ -31,7 +31,7 @@ fn count(door: &Door) -> Value {
 
 #[test]
 fn the_statement_is_in_the_method_line_or_in_a_header() {
-    let door = Door::start();
+    let door = Door::embedded();
     let wanted = "one|two\n1|x\n";
     assert_eq!(list(&door, "SELECT 1 AS one, 'x' AS two;"), wanted);
     let reply = door.call("Query: SELECT 1 AS one, 'x' AS two;", &[]).ok();
@@ -42,14 +42,14 @@ fn the_statement_is_in_the_method_line_or_in_a_header() {
 
 #[test]
 fn the_list_form_has_a_row_of_names() {
-    let door = Door::start();
+    let door = Door::embedded();
     assert_eq!(list(&door, "SELECT 1 AS a, 'x' AS b, NULL AS c;"), "a|b|c\n1|x|\n");
     assert_eq!(list(&door, "SELECT 'a/b' AS s, 1.5 AS r;"), "s|r\na/b|1.5\n");
 }
 
 #[test]
 fn the_json_form_of_the_shell_keeps_the_order_of_columns() {
-    let door = Door::start();
+    let door = Door::embedded();
     let json =
         |query: &str| door.call("Query", &[("query", query), ("ReadDBFlags", "-json")]).ok().text();
     assert_eq!(json("SELECT 1 AS a, 'x' AS b, NULL AS c;"), "[{\"a\":1,\"b\":\"x\",\"c\":null}]\n");
@@ -61,7 +61,7 @@ fn the_json_form_of_the_shell_keeps_the_order_of_columns() {
 
 #[test]
 fn the_other_json_form_has_names_and_rows() {
-    let door = Door::start();
+    let door = Door::embedded();
     let json =
         |query: &str| door.call("Query", &[("query", query), ("Format", "json")]).ok().text();
     assert_eq!(
@@ -75,7 +75,7 @@ fn the_other_json_form_has_names_and_rows() {
 
 #[test]
 fn all_columns_come_in_their_order() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.create(&[("name", "n"), ("firstRun", "2031-01-01 00:00:00")]);
     let created = door.row(id)["created"].as_str().unwrap().to_owned();
     let row = format!("{created}|{id}|QUEUED|n|2031-01-01 00:00:00|||{{}}|500|0|");
@@ -84,7 +84,7 @@ fn all_columns_come_in_their_order() {
 
 #[test]
 fn any_column_can_be_selected_and_searched() {
-    let door = Door::start();
+    let door = Door::embedded();
     let a = door.create(&[("name", "www/a"), ("data", "{\"x\":1}"), ("jobPriority", "1000")]);
     let b = door.create(&[("name", "www/b"), ("data", "{\"x\":2}"), ("repeat", "HOURLY")]);
     let c = door.create(&[("name", "c"), ("retryAfter", "+1 HOUR"), ("firstRun", "2031-01-01")]);
@@ -118,7 +118,7 @@ fn any_column_can_be_selected_and_searched() {
 
 #[test]
 fn rows_can_be_counted_grouped_and_ordered() {
-    let door = Door::start();
+    let door = Door::embedded();
     for name in ["b", "a", "b", "c"] {
         door.named(name);
     }
@@ -137,7 +137,7 @@ fn rows_can_be_counted_grouped_and_ordered() {
 
 #[test]
 fn a_statement_ends_with_a_semicolon() {
-    let door = Door::start();
+    let door = Door::embedded();
     for query in ["SELECT 1", "SELECT 1; --", "UPDATE jobs SET name = 'x' WHERE 1"] {
         let reply = door.call("Query", &[("query", query)]);
         assert_eq!(reply.line, "502 Query Missing Semicolon", "{query}");
@@ -146,7 +146,7 @@ fn a_statement_ends_with_a_semicolon() {
 
 #[test]
 fn a_statement_is_needed_and_has_up_to_a_mebibyte() {
-    let door = Door::start();
+    let door = Door::embedded();
     assert_eq!(door.call("Query", &[]).line, "402 Missing query");
     assert_eq!(door.call("Query", &[("query", "")]).line, "402 Missing query");
     let of_size = |bytes: usize| format!("SELECT '{}' AS x;", "a".repeat(bytes - 15));
@@ -158,7 +158,7 @@ fn a_statement_is_needed_and_has_up_to_a_mebibyte() {
 
 #[test]
 fn wrong_sql_is_a_bad_query_that_says_where() {
-    let door = Door::start();
+    let door = Door::embedded();
     let bad = [
         "SELEC 1;",
         "SELECT nosuch FROM jobs;",
@@ -179,7 +179,7 @@ fn wrong_sql_is_a_bad_query_that_says_where() {
 
 #[test]
 fn writes_without_a_condition_are_aborted() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.named("n");
     for query in ["UPDATE jobs SET name = 'x';", "DELETE FROM jobs;", "delete from jobs;"] {
         let reply = door.call("Query", &[("query", query)]);
@@ -199,7 +199,7 @@ fn writes_without_a_condition_are_aborted() {
 
 #[test]
 fn columns_are_updated_and_the_queue_follows() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.named("n");
     door.set(id, "nextRun = '2999-01-01 00:00:00'");
     door.no_job("n");
@@ -221,7 +221,7 @@ fn columns_are_updated_and_the_queue_follows() {
 
 #[test]
 fn an_update_reaches_every_row_of_its_condition() {
-    let door = Door::start();
+    let door = Door::embedded();
     for n in 0..20 {
         door.create(&[("name", "n"), ("data", &format!("{{\"n\":{n}}}"))]);
     }
@@ -236,7 +236,7 @@ fn an_update_reaches_every_row_of_its_condition() {
 
 #[test]
 fn rows_are_deleted() {
-    let door = Door::start();
+    let door = Door::embedded();
     let (a, b) = (door.named("a"), door.named("b"));
     door.call("Query", &[("query", "DELETE FROM jobs WHERE name = 'a';")]).done();
     door.assert_gone(a);
@@ -250,7 +250,7 @@ fn rows_are_deleted() {
 /// Ids belong to the store, so a given one is refused.
 #[test]
 fn rows_are_inserted_with_their_id_in_a_header() {
-    let door = Door::start();
+    let door = Door::embedded();
     let query = "INSERT INTO jobs (created, state, name, nextRun, repeat, data) VALUES \
                  ('2024-01-01 00:00:00', 'QUEUED', 'n', '2024-01-02 00:00:00', '', '{\"a\":1}');";
     let reply = door.call("Query", &[("query", query)]).ok();
@@ -269,7 +269,7 @@ fn rows_are_inserted_with_their_id_in_a_header() {
 
 #[test]
 fn a_write_that_fails_changes_nothing() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.named("n");
     let before = door.row(id);
     let bad = [
@@ -292,7 +292,7 @@ fn a_write_that_fails_changes_nothing() {
 
 #[test]
 fn jobs_of_other_tenants_are_not_there() {
-    let door = Door::start();
+    let door = Door::embedded();
     let own = door.named("n");
     let other = door.tenant("other");
     let ids = other.add("n", &["a", "b", "c"]);
@@ -326,7 +326,7 @@ fn jobs_of_other_tenants_are_not_there() {
 
 #[test]
 fn the_door_belongs_to_the_tenant_that_is_configured() {
-    let door = Door::start_with(Config::new().set("bedrock.tenant", "\"acme\""));
+    let door = Door::start_with(Config::embedded().set("bedrock.tenant", "\"acme\""));
     let id = door.named("n");
     assert_eq!(door.tenant("acme").job(&id.to_string())["type"], "n");
     door.tenant("default").get(&format!("jobs/{id}")).expect(404);
@@ -336,7 +336,7 @@ fn the_door_belongs_to_the_tenant_that_is_configured() {
 /// Whatever tables the store has, none can be read or written.
 #[test]
 fn no_other_table_can_be_reached() {
-    let door = Door::start();
+    let door = Door::embedded();
     door.named("n");
     door.tenant("other").add_one("secret", "payload");
     let names = python(
@@ -366,7 +366,7 @@ fn no_other_table_can_be_reached() {
 
 #[test]
 fn nothing_but_reads_and_writes_of_jobs_is_done() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.named("n");
     let attach = door.home().path("stolen.db");
     let bad = [
@@ -408,7 +408,7 @@ fn nothing_but_reads_and_writes_of_jobs_is_done() {
 
 #[test]
 fn a_second_statement_behind_the_first_slips_past_no_rule() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.named("n");
     for second in ["DELETE FROM jobs;", "ATTACH DATABASE ':memory:' AS x;", "DROP VIEW jobs;"] {
         refused(&door, &format!("SELECT 1; {second}"));
@@ -422,7 +422,7 @@ fn a_second_statement_behind_the_first_slips_past_no_rule() {
 /// It may work for a while, but it ends, and no other client waits for it.
 #[test]
 fn an_endless_statement_is_ended_and_others_go_on() {
-    let door = Door::start();
+    let door = Door::embedded();
     let parked = door.create(&[("name", "parked"), ("firstRun", "2999-01-01")]);
     let endless = [
         "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) \
@@ -459,7 +459,7 @@ fn an_endless_statement_is_ended_and_others_go_on() {
 
 #[test]
 fn changes_made_by_query_are_seen_over_http() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = door.named("n");
     door.set(id, "name = 'm', priority = 750, data = '{\"a\":1}'");
     let tenant = door.tenant("default");
@@ -473,7 +473,7 @@ fn changes_made_by_query_are_seen_over_http() {
 
 #[test]
 fn texts_of_the_shells_json_are_escaped() {
-    let door = Door::start();
+    let door = Door::embedded();
     let query = "SELECT 'a\"b' || CHAR(10, 9, 13, 8, 12, 1) || '\\é€' AS x, 1.5 AS r, -3 AS n;";
     let rows = door.sql(query);
     let wanted = json!([{"x": "a\"b\n\t\r\u{8}\u{c}\u{1}\\é€", "r": 1.5, "n": -3}]);

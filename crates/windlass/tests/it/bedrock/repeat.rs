@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use crate::harness::{Door, JobId, Random};
+use crate::harness::{Door, JobId, Random, sqlite, sqlite_text};
 
-/// Creates a job, claims it, sets its last run and finishes it; returns its next run.
+/// Creates a job, claims it, sets its last run and finishes it; returns its next run. Only the
+/// embedded store lets a last run be set.
 #[track_caller]
 fn next_run(door: &Door, repeat: &str, first: &str, last: Option<&str>) -> String {
     let id = door.create(&[("name", "n"), ("repeat", repeat), ("firstRun", first)]);
@@ -31,24 +32,24 @@ fn scheduled(door: &Door, modifiers: &str, first: &str) -> String {
 }
 
 /// SQLite's own answer: each modifier applies to the result of the previous one, in seconds.
-fn sqlite(door: &Door, base: &str, modifiers: &[&str]) -> String {
+fn in_steps(base: &str, modifiers: &[&str]) -> String {
     let mut expression = format!("'{base}'");
     for modifier in modifiers {
         expression = format!("DATETIME({expression}, '{modifier}')");
     }
-    door.text_of(&expression)
+    sqlite_text(&expression)
 }
 
 #[test]
 fn the_three_bases_of_the_seed() {
-    let door = Door::start();
+    let door = Door::embedded();
     // Scheduled for 1:00 pm, started at 1:15 pm.
     let (one, quarter) = ("2024-05-06 13:00:00", "2024-05-06 13:15:00");
     assert_eq!(next_run(&door, "STARTED, +1 HOUR", one, Some(quarter)), "2024-05-06 14:15:00");
     // The time of the end is now.
-    let before = door.text_of("DATETIME('now', '+1 HOUR')");
+    let before = sqlite_text("DATETIME('now', '+1 HOUR')");
     let next = next_run(&door, "FINISHED, +1 HOUR", one, Some(quarter));
-    let after = door.text_of("DATETIME('now', '+1 HOUR')");
+    let after = sqlite_text("DATETIME('now', '+1 HOUR')");
     assert!(before <= next && next <= after, "{before} {next} {after}");
     // Scheduled in steps of a day, which are never made up for.
     assert_eq!(next_run(&door, "SCHEDULED, +1 DAY", one, Some(quarter)), "2024-05-07 13:00:00");
@@ -59,13 +60,13 @@ fn scheduled_in_the_future_is_one_step_further() {
     let door = Door::start();
     let id = door.create(&[("name", "n"), ("repeat", "SCHEDULED, +1 HOUR")]);
     door.take(id, "n");
-    door.set(id, "nextRun = '2999-05-06 13:00:00'");
+    door.set_next_run(id, "2999-05-06 13:00:00");
     assert_eq!(finished(&door, id), "2999-05-06 14:00:00");
 }
 
 #[test]
 fn started_is_not_made_up_for() {
-    let door = Door::start();
+    let door = Door::embedded();
     let last = Some("2024-05-06 13:15:59");
     let next = next_run(&door, "STARTED, +10 MINUTES", "2024-01-01", last);
     assert_eq!(next, "2024-05-06 13:25:59", "also when it lies in the past");
@@ -73,12 +74,12 @@ fn started_is_not_made_up_for() {
 
 #[test]
 fn canned_words_are_from_the_end() {
-    let door = Door::start();
+    let door = Door::embedded();
     for (word, step) in [("HOURLY", "+1 HOUR"), ("daily", "+1 DAY"), ("Weekly", "+7 DAYS")] {
         let moment = format!("DATETIME('now', '{step}')");
-        let before = door.text_of(&moment);
+        let before = sqlite_text(&moment);
         let next = next_run(&door, word, "2024-01-01", Some("2024-01-01 10:00:00"));
-        let after = door.text_of(&moment);
+        let after = sqlite_text(&moment);
         assert!(before <= next && next <= after, "{word}: {before} {next} {after}");
     }
 }
@@ -105,7 +106,7 @@ fn days_months_and_years_are_added_as_sqlite_adds_them() {
 
 #[test]
 fn starts_and_weekdays() {
-    let door = Door::start();
+    let door = Door::embedded();
     // A Wednesday.
     let base = "2024-05-15 13:14:15";
     let cases = [
@@ -136,9 +137,9 @@ fn the_seeds_example_of_every_monday() {
     let door = Door::start();
     let repeat = "FINISHED, +1 DAY, WEEKDAY 1, START OF DAY, +6 HOURS";
     let moment = "DATETIME('now', '+1 DAY', 'WEEKDAY 1', 'START OF DAY', '+6 HOURS')";
-    let before = door.text_of(moment);
+    let before = sqlite_text(moment);
     let next = next_run(&door, repeat, "2024-01-01", None);
-    let after = door.text_of(moment);
+    let after = sqlite_text(moment);
     assert!(next == before || next == after, "{before} {next} {after}");
 }
 
@@ -154,7 +155,7 @@ fn fractions_of_a_base_are_cut_off() {
 #[test]
 fn random_modifiers_mean_what_sqlite_means() {
     const ROUNDS: usize = 80;
-    let door = Door::start();
+    let door = Door::embedded();
     let mut random = Random::new(4);
     for _ in 0..ROUNDS {
         let mut below = |end: u64| random.below(end);
@@ -185,7 +186,7 @@ fn random_modifiers_mean_what_sqlite_means() {
         let modifiers: Vec<&str> = parts.iter().map(String::as_str).collect();
         let started = format!("STARTED, {}", modifiers.join(", "));
         let next = next_run(&door, &started, "2024-01-01", Some(&base));
-        assert_eq!(next, sqlite(&door, &base, &modifiers), "{base} {modifiers:?}");
+        assert_eq!(next, in_steps(&base, &modifiers), "{base} {modifiers:?}");
     }
 }
 
@@ -199,14 +200,12 @@ fn missed_windows_are_skipped_and_the_phase_is_kept() {
         ("+1 DAY, -22 HOURS", 7200),
         ("+7 SECONDS", 7),
     ] {
-        let base = door.text_of("DATETIME('now', '-100000 SECONDS')");
-        let before = door.text_of("DATETIME('now')");
+        let base = sqlite_text("DATETIME('now', '-100000 SECONDS')");
+        let before = sqlite_text("DATETIME('now')");
         let next = scheduled(&door, modifiers, &base);
-        let after = door.text_of("DATETIME('now')");
-        let in_seconds = |text: &str| {
-            let value = door.value(&format!("CAST(STRFTIME('%s', '{text}') AS INTEGER)"));
-            value.as_i64().unwrap()
-        };
+        let after = sqlite_text("DATETIME('now')");
+        let in_seconds =
+            |text: &str| sqlite::<i64>(&format!("CAST(STRFTIME('%s', '{text}') AS INTEGER)"));
         let (base, next) = (in_seconds(&base), in_seconds(&next));
         assert_eq!((next - base) % seconds, 0, "{modifiers}: the phase is kept");
         assert!(next > in_seconds(&before), "{modifiers}: after now");

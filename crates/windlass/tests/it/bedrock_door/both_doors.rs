@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Config, Door, JobId, Tenant, id_of, ids_of, text, until};
+use crate::harness::{Config, Door, JobId, Tenant, id_of, ids_of, sqlite_text, text, until};
 
 fn number(id: &str) -> JobId {
     id.parse().unwrap()
@@ -331,9 +331,9 @@ fn repeat_of_http_queues_the_job_again() {
     let id = add(&tenant, "t", json!({"payload": "x", "repeat": "finished, +1 hour"}));
     assert_eq!(tenant.job(&id)["repeat"], "FINISHED, +1 HOUR");
     assert_eq!(door.job(number(&id))["repeat"], "FINISHED, +1 HOUR");
-    let before = door.text_of("DATETIME('now', '+1 HOUR')");
+    let before = sqlite_text("DATETIME('now', '+1 HOUR')");
     run(&tenant, "t", &id);
-    let after = door.text_of("DATETIME('now', '+1 HOUR')");
+    let after = sqlite_text("DATETIME('now', '+1 HOUR')");
     let job = tenant.job(&id);
     assert_eq!((&job["state"], &job["code"]), (&json!("queued"), &json!("ok")));
     let next = text(&door.row(number(&id))["nextRun"]);
@@ -522,13 +522,13 @@ fn a_lent_job_is_not_pulled_before_its_time() {
     let id = door.create(&[("name", "n"), ("retryAfter", "+1 HOUR")]);
     door.take(id, "n");
     assert!(tenant.claim("n", 1, "60s").is_empty());
-    door.set(id, "nextRun = '2024-01-01'");
+    door.set_next_run(id, "2024-01-01");
     assert_eq!(tenant.until_claimed("n", "60s")["id"], id.to_string());
 }
 
 #[test]
 fn a_payload_that_is_no_text_does_not_break_a_reply() {
-    let door = Door::start();
+    let door = Door::embedded();
     let tenant = tenant(&door);
     let headers = [("Content-Type", "application/octet-stream")];
     let bytes = [0xff, 0, 0xfe, b'"', b'\\', 10, 0xc3];

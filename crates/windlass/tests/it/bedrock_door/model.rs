@@ -243,7 +243,7 @@ fn name_of(door: &Door, id: JobId) -> String {
 #[test]
 fn random_commands_do_what_the_contract_says_and_no_parent_waits_in_vain() {
     for seed in SEEDS {
-        let door = Door::start();
+        let door = Door::embedded();
         let (mut model, mut random) = (Model::default(), Random::new(seed));
         let mut story = Vec::new();
         for _ in 0..STEPS {

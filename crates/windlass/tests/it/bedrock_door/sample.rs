@@ -34,7 +34,7 @@ fn created(door: &Door) -> JobId {
 
 #[test]
 fn the_sample_session_runs_as_printed() {
-    let door = Door::start();
+    let door = Door::embedded();
     let id = created(&door);
 
     let reply = typed(&door, &["GetJob", "name: foo"]).ok();
@@ -63,7 +63,7 @@ fn the_sample_session_runs_as_printed() {
     assert!(next > last, "queued for the future: {next} {last}");
 
     // Once the minute has passed, the job is back with the data of its last end.
-    door.set(id, &format!("nextRun = '{last}'"));
+    door.set_next_run(id, last);
     let reply = typed(&door, &["GetJob", "name: foo"]).ok();
     shows(&reply.json(), &json!({"data": {"value": 3}, "jobID": id, "name": "foo"}));
 }

@@ -67,7 +67,7 @@ fn placeholder(line: &str) -> Option<(&str, &str, &str)> {
 
 #[test]
 fn the_session_on_the_page_goes_as_it_is_shown() {
-    let door = Door::start();
+    let door = Door::embedded();
     let mut link: Link = door.open();
     let mut known: HashMap<String, String> = HashMap::new();
     let exchanges = exchanges();

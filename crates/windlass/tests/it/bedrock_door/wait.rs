@@ -9,13 +9,17 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Config, Door, JobId, Link, id_of, until};
+use crate::harness::{Config, Door, JobId, Link, id_of, sqlite_text, until};
 
 const TICKS_PER_SECOND: f64 = 100.0;
 const PATIENCE: &str = "50000";
 
 fn patient() -> Door {
-    Door::start_with(Config::new().set("poll.min", "\"1h\"").set("poll.max", "\"1h\""))
+    patient_on(Config::new())
+}
+
+fn patient_on(config: Config) -> Door {
+    Door::start_with(config.set("poll.min", "\"1h\"").set("poll.max", "\"1h\""))
 }
 
 /// A connection that waits for a job of this name; other requests have been answered since it
@@ -109,8 +113,7 @@ fn a_waiter_for_many_gets_what_there_is() {
     let reply = link.receive().ok().json();
     let count = reply["jobs"].as_array().unwrap().len();
     assert!((1..=3).contains(&count), "{reply}");
-    let rest = door.value("(SELECT COUNT(*) FROM jobs WHERE state = 'QUEUED')");
-    assert_eq!(rest, 3 - count);
+    assert_eq!(door.tenant("default").list("state=queued").len(), 3 - count);
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn a_job_added_over_http_wakes() {
 fn a_job_that_becomes_due_wakes() {
     let door = patient();
     let mut link = waiter(&door, "n");
-    let first = door.text_of("DATETIME('now', '+2 SECONDS')");
+    let first = sqlite_text("DATETIME('now', '+2 SECONDS')");
     let id = door.create(&[("name", "n"), ("firstRun", &first)]);
     let job = gets(&mut link, id);
     assert_eq!(job["nextRun"], first);
@@ -163,7 +166,7 @@ fn a_job_that_becomes_due_wakes() {
 #[test]
 fn a_job_that_was_deferred_before_anyone_waited_wakes() {
     let door = patient();
-    let first = door.text_of("DATETIME('now', '+2 SECONDS')");
+    let first = sqlite_text("DATETIME('now', '+2 SECONDS')");
     let id = door.create(&[("name", "n"), ("firstRun", &first)]);
     gets(&mut waiter(&door, "n*"), id);
 }
@@ -248,7 +251,7 @@ fn a_change_by_query_wakes() {
     let door = patient();
     let id = door.create(&[("name", "n"), ("firstRun", "2999-01-01 00:00:00")]);
     let mut link = waiter(&door, "n");
-    door.set(id, "nextRun = '2024-01-01 00:00:00'");
+    door.set_next_run(id, "2024-01-01 00:00:00");
     gets(&mut link, id);
 }
 
@@ -280,7 +283,7 @@ fn who_is_gone_takes_no_job_with_it() {
 #[test]
 fn jobs_of_a_large_reply_that_nobody_took_come_back() {
     const JOBS: usize = 24;
-    let door = patient();
+    let door = patient_on(Config::embedded());
     let data = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
     for _ in 0..JOBS {
         door.create(&[("name", "n"), ("data", &data), ("retryAfter", "+1 HOUR")]);
@@ -361,7 +364,7 @@ fn thousands_wait_at_rest_and_each_gets_exactly_one() {
     // The signal comes after two idle seconds.
     let mut bell = waiter(&door, "bell");
     let (ticks, started) = (door.cpu_ticks(), Instant::now());
-    let first = door.text_of("DATETIME('now', '+3 SECONDS')");
+    let first = sqlite_text("DATETIME('now', '+3 SECONDS')");
     let rung = door.create(&[("name", "bell"), ("firstRun", &first)]);
     gets(&mut bell, rung);
     let used = (door.cpu_ticks() - ticks) as f64;

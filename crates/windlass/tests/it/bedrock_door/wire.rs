@@ -19,7 +19,7 @@ fn micros_in(seconds: i64) -> String {
 
 #[track_caller]
 fn jobs_named(door: &Door, name: &str) -> usize {
-    door.sql(&format!("SELECT jobID FROM jobs WHERE name = '{name}';")).len()
+    door.count_named(name)
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_line_that_begins_with_space_goes_on_with_the_value_before() {
 
 #[test]
 fn header_values_are_unescaped() {
-    let door = Door::start();
+    let door = Door::embedded();
     let raw = "Query\r\nReadDBFlags: -json\r\nquery: SELECT unicode('\\b') AS b, \
                unicode('\\f') AS f, unicode('\\n') AS n, unicode('\\r') AS r, \
                unicode('\\t') AS t, unicode('\\u20ac') AS u, '\\\\' AS s, '\\x' AS x, \
@@ -152,7 +152,7 @@ fn header_values_are_unescaped() {
 
 #[test]
 fn header_values_of_replies_are_escaped() {
-    let door = Door::start();
+    let door = Door::embedded();
     let reply = door.call("Query", &[("query", "SELECT \\;")]);
     assert_eq!(reply.line, "402 Bad query");
     let error = reply.header("error").unwrap();
@@ -228,7 +228,7 @@ fn an_error_has_its_text_in_the_first_line_and_no_body() {
 
 #[test]
 fn a_timeout_of_zero_is_over_at_once() {
-    let door = Door::start();
+    let door = Door::embedded();
     for (verb, headers) in [
         ("CreateJob", vec![("name", "n"), ("timeout", "0")]),
         ("GetJob", vec![("name", "n"), ("timeout", "0")]),
@@ -352,7 +352,7 @@ fn a_forgotten_get_gives_back_a_job_that_is_handed_out_for_the_last_time() {
 
 #[test]
 fn a_command_for_later_is_queued_and_runs_at_its_time() {
-    let door = Door::start();
+    let door = Door::embedded();
     let at = micros_in(2);
     let mut link = door.open();
     let reply = link.call("CreateJob", &[("name", "n"), ("commandExecuteTime", &at)]);
@@ -473,7 +473,7 @@ fn every_connection_gets_its_own_replies() {
 fn a_command_that_takes_too_long_is_a_timeout() {
     let door = Door::start();
     let id = door.named("n");
-    let lock = StoreLock::take(&door.home().store());
+    let lock = StoreLock::take(&door.config);
     for (verb, more) in [("GetJob", None), ("GetJobs", Some(("numResults", "3")))] {
         let mut headers = vec![("name", "n"), ("timeout", "300")];
         headers.extend(more);

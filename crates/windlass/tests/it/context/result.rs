@@ -90,20 +90,35 @@ in_every_language! {
         ]);
     }
 
-    fn a_status_that_is_none_is_an_error_that_says_so(t) {
-        node: "return {small: 99, large: 600, minus: -1, zero: 0, text: {status: 'ok'},
-                       half: {status: 200.5}, huge: {status: 1e300}}[payload];",
-        python: "
-            return {'small': 99, 'large': 600, 'minus': -1, 'zero': 0, 'text': {'status': 'ok'},
-                    'half': {'status': 200.5}, 'huge': {'status': 10 ** 300}}[payload]",
-        php: "return ['small' => 99, 'large' => 600, 'minus' => -1, 'zero' => 0,
-                      'text' => ['status' => 'ok'], 'half' => ['status' => 200.5],
-                      'huge' => ['status' => 1e300]][$payload];",
+    fn a_whole_number_that_is_no_status_is_the_result(t) {
+        node: "return {small: 99, large: 600, minus: -1, zero: 0}[payload];",
+        python: "return {'small': 99, 'large': 600, 'minus': -1, 'zero': 0}[payload]",
+        php: "return ['small' => 99, 'large' => 600, 'minus' => -1, 'zero' => 0][$payload];",
     } {
         let stage = t.stage();
         stage.set("t", json!({"contexts": 1, "batch": 100}));
-        let payloads = ["small", "large", "minus", "zero", "text", "half", "huge"];
-        for id in stage.batch("t", &payloads) {
+        check_rows(&stage, &[
+            ("small", "finished", "ok", 200, json!(99)),
+            ("large", "finished", "ok", 200, json!(600)),
+            ("minus", "finished", "ok", 200, json!(-1)),
+            ("zero", "finished", "ok", 200, json!(0)),
+        ]);
+    }
+
+    fn a_status_that_is_none_is_an_error_that_says_so(t) {
+        node: "return {text: {status: 'ok'}, half: {status: 200.5}, huge: {status: 1e300},
+                       small: {status: 99}, large: {status: 600}}[payload];",
+        python: "
+            return {'text': {'status': 'ok'}, 'half': {'status': 200.5},
+                    'huge': {'status': 10 ** 300}, 'small': {'status': 99},
+                    'large': {'status': 600}}[payload]",
+        php: "return ['text' => ['status' => 'ok'], 'half' => ['status' => 200.5],
+                      'huge' => ['status' => 1e300], 'small' => ['status' => 99],
+                      'large' => ['status' => 600]][$payload];",
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"contexts": 1, "batch": 100}));
+        for id in stage.batch("t", &["text", "half", "huge", "small", "large"]) {
             let job = stage.end(&id);
             stage.failed(&job, "status");
             assert_eq!(job["exitcode"], 500, "{job}");

@@ -107,7 +107,7 @@ fn states(tenant: &Tenant) -> HashMap<String, String> {
 
 #[test]
 fn a_backup_under_load_has_all_that_was_acknowledged_and_repeats_nothing_that_had_ended() {
-    let config = Config::new().set("journal.segment_bytes_max", "65536");
+    let config = Config::embedded().set("journal.segment_bytes_max", "65536");
     let cluster = Cluster::start(2, config);
     let (one, two) = (*cluster[0], *cluster[1]);
     one.tenant("a").sh("run", &cluster.home().recorder("seen"));
@@ -192,7 +192,7 @@ fn id_in(entry: &Value) -> String {
 #[test]
 fn a_backup_of_a_stopped_or_killed_daemon_runs_only_what_had_not_ended() {
     for kill in [false, true] {
-        let mut daemon = Daemon::start(Config::new());
+        let mut daemon = Daemon::start(Config::embedded());
         let tenant = daemon.tenant("a");
         tenant.sh("run", &daemon.home().recorder("seen"));
         let ended = tenant.add("run", &["1", "2", "3", "4"]);
@@ -229,8 +229,8 @@ fn manifest_bytes(backup: &Path) -> u64 {
 #[test]
 fn jobs_that_only_the_journal_has_are_in_the_backup_with_their_large_payloads() {
     const LARGE_BYTES: usize = 6 * 1024 * 1024 + 5;
-    let mut daemon = Daemon::start(Config::new());
-    let lock = StoreLock::take(&daemon.home().store());
+    let mut daemon = Daemon::start(Config::embedded());
+    let lock = StoreLock::take(&daemon.config);
     let small = daemon.tenant("a").add("t", &["one", "two"]);
     let mut payload = vec![0; LARGE_BYTES];
     Random::new(SEED).fill(&mut payload);
@@ -255,7 +255,7 @@ fn jobs_that_only_the_journal_has_are_in_the_backup_with_their_large_payloads() 
 /// The lease of a worker lasts over the backup; that of a dead daemon's handler does not.
 #[test]
 fn jobs_that_were_running_run_again_and_a_worker_may_still_report() {
-    let mut daemon = Daemon::start(Config::new());
+    let mut daemon = Daemon::start(Config::embedded());
     let tenant = daemon.tenant("a");
     tenant.sh("run", &daemon.home().holder("seen", "hold"));
     let running = tenant.add_one("run", "x");
@@ -275,7 +275,7 @@ fn jobs_that_were_running_run_again_and_a_worker_may_still_report() {
 
 #[test]
 fn a_store_outside_the_data_directory_is_backed_up_and_restored_there() {
-    let config = Config::new();
+    let config = Config::embedded();
     let url = |path: &Path| format!("sqlite:{}", path.display());
     let store = url(&config.home.dir().join("elsewhere.db"));
     let mut daemon = Daemon::start(config.flag("--store").flag(&store));
@@ -287,7 +287,7 @@ fn a_store_outside_the_data_directory_is_backed_up_and_restored_there() {
     command.arg("backup").arg(&to).arg("--data-dir").arg(daemon.home().data());
     crate::harness::run(command.args(["--store", &store]), b"").ok();
 
-    let config = Config::new();
+    let config = Config::embedded();
     let store = config.home.dir().join("other.db");
     fs::write(&store, "").unwrap();
     let refused = restore(&to, &config.home.data(), Some(&store));

@@ -24,11 +24,11 @@ const MARKER: &str = "restoring";
 /// The home of a killed daemon: with jobs in the store, in its log, and only in the journal; and
 /// the jobs that were added, with the states that they have.
 fn left_by_a_kill() -> (Daemon, BTreeMap<String, String>) {
-    let mut daemon = Daemon::start(Config::new());
+    let mut daemon = Daemon::start(Config::embedded());
     let tenant = daemon.tenant("a");
     let ended = tenant.add("t", &["1", "2", "3"]);
     tenant.drain("t", 3);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let mut queued = Vec::new();
     for payload in ["4", "5", "6"] {
         queued.extend(tenant.add("t", &[payload]));
@@ -47,7 +47,7 @@ fn left_by_a_kill() -> (Daemon, BTreeMap<String, String>) {
 
 /// A daemon that starts on a copy of these files finds these jobs, in these states.
 fn check_jobs(data: &Path, jobs: &BTreeMap<String, String>, trial: &Trial) {
-    let config = Config::new();
+    let config = Config::embedded();
     run(Command::new("cp").arg("-r").arg(data).arg(config.home.data()), b"").ok();
     let daemon = Daemon::start(config);
     let tenant = daemon.tenant("a");
@@ -149,7 +149,7 @@ fn a_restore_and_a_daemon_exclude_each_other() {
     let home = Home::new();
     let backup = home.path("backup");
     back_up(daemon.home(), &backup).ok();
-    let config = Config::new();
+    let config = Config::embedded();
     fs::create_dir(config.home.data()).unwrap();
     let in_use = fs::File::open(config.home.data()).unwrap();
     in_use.lock_shared().unwrap();

@@ -19,7 +19,7 @@ fn assert_refused(finished: &Finished, words: &[&str]) {
 
 /// A stopped daemon with a few jobs, and a backup of it.
 fn backed_up() -> (Daemon, PathBuf) {
-    let mut daemon = Daemon::start(Config::new());
+    let mut daemon = Daemon::start(Config::embedded());
     daemon.tenant("a").add("t", &["1", "2", "3"]);
     let to = daemon.home().path("backup");
     back_up(daemon.home(), &to).ok();
@@ -161,7 +161,7 @@ fn a_restore_does_not_put_a_store_beside_files_of_another_one() {
 #[test]
 fn a_daemon_does_not_start_on_an_unfinished_restore() {
     let (_daemon, from) = backed_up();
-    let config = Config::new();
+    let config = Config::embedded();
     fs::create_dir(config.home.data()).unwrap();
     fs::write(config.home.data().join("restoring"), "").unwrap();
     let refused = refused_start(&config);

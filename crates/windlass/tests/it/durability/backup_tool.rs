@@ -26,7 +26,7 @@ pub(super) fn restore(from: &Path, data_dir: &Path, store: Option<&Path>) -> Fin
 /// A daemon on a restored data directory of its own; its handlers may write where those of the
 /// `old` one did.
 pub(super) fn restored(from: &Path, old: &Home) -> Daemon {
-    let config = Config::new();
+    let config = Config::embedded();
     restore(from, &config.home.data(), None).ok();
     let files = format!("[{:?}, {:?}]", config.home.files(), old.files());
     Daemon::start(config.set("isolation.write", &files))

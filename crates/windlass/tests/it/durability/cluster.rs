@@ -189,8 +189,8 @@ fn s2_15_a_daemon_that_joins_during_load_takes_work() {
 
 #[test]
 fn s2_37_a_daemon_for_some_tenants_runs_only_theirs() {
-    let config = Config::new().set("tenants", "[\"a\", \"c\"]");
-    let picky = Daemon::start(config.clone());
+    let config = Config::new();
+    let picky = Daemon::start(config.clone().set("tenants", "[\"a\", \"c\"]"));
     let ids: Vec<(String, String)> = ["a", "b", "c"]
         .map(|name| {
             let tenant = picky.tenant(name);
@@ -201,9 +201,7 @@ fn s2_37_a_daemon_for_some_tenants_runs_only_theirs() {
     picky.tenant("a").until_state(&ids[0].1, "finished");
     picky.tenant("c").until_state(&ids[2].1, "finished");
     assert_eq!(picky.tenant("b").job(&ids[1].1)["state"], "queued");
-    let mut open = Config::new();
-    open.home = config.home.clone();
-    let everyone = Daemon::start(open);
+    let everyone = Daemon::start(config);
     everyone.tenant("b").until_state(&ids[1].1, "finished");
     let started = everyone.log.events("job_started");
     assert_eq!(started.len(), 1);
@@ -214,7 +212,7 @@ fn s2_37_a_daemon_for_some_tenants_runs_only_theirs() {
 #[test]
 fn a_dead_daemons_journal_is_adopted() {
     let mut cluster = Cluster::start(2, Config::new());
-    let lock = crate::harness::StoreLock::take(&cluster.home().store());
+    let lock = crate::harness::StoreLock::take(&cluster.config);
     let ids = cluster[0].tenant("a").add("t", &["x", "y"]);
     cluster[0].kill9();
     drop(lock);

@@ -45,7 +45,7 @@ fn s0_23_kill_9_with_the_store_locked_loses_no_job() {
     let mut daemon = Daemon::start(short_leases());
     let mut acknowledged = BTreeMap::new();
     for n in 0..KILLS_WITH_STORE_LOCKED {
-        let lock = StoreLock::take(&daemon.home().store());
+        let lock = StoreLock::take(&daemon.config);
         for k in 0..3 {
             let payload = format!("payload {n} {k}");
             acknowledged.insert(daemon.tenant("a").add_one("t", &payload), payload);
@@ -63,7 +63,7 @@ fn s0_23_a_torn_write_at_the_end_of_the_journal_costs_no_acknowledged_job() {
     let mut daemon = Daemon::start(short_leases());
     let mut acknowledged = BTreeMap::new();
     for torn in ["4", "123456789012345", "123456789012345|a|t|half a payl", "\u{1}\u{2}\u{3}"] {
-        let lock = StoreLock::take(&daemon.home().store());
+        let lock = StoreLock::take(&daemon.config);
         let payload = format!("before-{}", torn.len());
         acknowledged.insert(daemon.tenant("a").add_one("t", &payload), payload.clone());
         daemon.kill9();
@@ -84,7 +84,7 @@ fn s0_23_a_torn_write_at_the_end_of_the_journal_costs_no_acknowledged_job() {
 fn s0_23_a_journal_cut_inside_its_last_job_gives_whole_jobs_only() {
     for cut in 1..=TRUNCATIONS {
         let mut daemon = Daemon::start(short_leases());
-        let lock = StoreLock::take(&daemon.home().store());
+        let lock = StoreLock::take(&daemon.config);
         let tenant = daemon.tenant("a");
         let mut acknowledged = BTreeMap::new();
         for payload in ["first-payload", "second-payload"] {
@@ -294,7 +294,7 @@ fn s0_23_an_unfinished_last_line_of_any_length_is_ignored() {
     let mut acknowledged = BTreeMap::new();
     let mut random = Random::new(23);
     for round in 0..3 {
-        let lock = StoreLock::take(&daemon.home().store());
+        let lock = StoreLock::take(&daemon.config);
         let payload = format!("kept-{round}");
         acknowledged.insert(daemon.tenant("a").add_one("t", &payload), payload.clone());
         daemon.kill9();
@@ -316,7 +316,7 @@ fn an_idempotency_key_holds_after_kill_9_with_the_store_locked() {
         let headers = [("Content-Type", "text/plain"), ("Idempotency-Key", "only once")];
         daemon.call("POST", "/v1/a/jobs/t", &headers, b"x")
     };
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let first = ids_of(&add(&daemon).expect(201));
     assert_eq!(ids_of(&add(&daemon).expect(200)), first);
     daemon.kill9();
@@ -332,7 +332,7 @@ fn an_idempotency_key_holds_after_kill_9_with_the_store_locked() {
 #[test]
 fn an_acknowledged_job_is_visible_right_after_a_crash_and_restart() {
     let mut daemon = Daemon::start(Config::new());
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let id = daemon.tenant("a").add_one("t", "x");
     daemon.kill9();
     drop(lock);
@@ -437,7 +437,7 @@ fn s2_29_a_part_of_an_upload_left_by_kill_9_is_cleared_away() {
 #[test]
 fn s0_23_odd_names_payloads_and_options_come_back_from_the_journal() {
     let mut daemon = Daemon::start(short_leases());
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let tenant = daemon.tenant("A.b_c-9");
     let kinds = ["www-prod%2FFoo", "a%20%22b%22%5C%27", "%C3%A4%E2%9C%93", "%25%7B%7D%2C%3A"];
     let payloads: [&[u8]; 5] = [b"", b"two\nlines\r\n", b"\0\xff|1|2|3\n4|", b"{\"a\":1}", b"#:x"];
@@ -472,14 +472,12 @@ fn s0_23_a_data_directory_may_be_moved_with_jobs_in_its_journal() {
     acknowledged.insert(in_store, "in the store".to_owned());
     let row = || daemon.tenant("a").type_row("t");
     until("it is in the store", row, |row| row["ready"] == 1);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let in_journal = daemon.tenant("a").add_one("t", "in the journal");
     acknowledged.insert(in_journal, "in the journal".to_owned());
     daemon.kill9();
     drop(lock);
-    let moved = short_leases();
-    fs::rename(daemon.home().data(), moved.home.data()).unwrap();
-    let daemon = Daemon::start(moved);
+    let daemon = Daemon::start(daemon.config.moved());
     assert_all_run_once(&daemon, &acknowledged);
 }
 
@@ -489,14 +487,13 @@ fn s0_23_a_data_directory_may_be_moved_with_jobs_in_its_journal() {
 fn s0_23_a_number_that_is_used_again_hides_no_unread_journal() {
     let number = |config: Config| config.flag("--sysid").flag("9");
     let mut first = Daemon::start(number(short_leases()));
-    let store = format!("sqlite:{}", first.home().store().display());
-    let lock = StoreLock::take(&first.home().store());
+    let lock = StoreLock::take(&first.config);
     let mut acknowledged = BTreeMap::new();
     let early = first.tenant("a").add_one("t", "early");
     acknowledged.insert(early, "early".to_owned());
     first.kill9();
     drop(lock);
-    let elsewhere = number(short_leases()).flag("--store").flag(&store);
+    let elsewhere = number(first.config.beside().set("lease.duration", "\"1s\""));
     let mut second = until_some("the number is free", || Daemon::try_start(elsewhere.clone()).ok());
     let late = second.tenant("a").add_one("t", "late");
     acknowledged.insert(late, "late".to_owned());
@@ -545,7 +542,7 @@ fn s0_23_a_long_journal_is_read_back_completely() {
     const LINES: usize = 3000;
     let config = short_leases().set("journal.segment_bytes_max", "262144");
     let mut daemon = Daemon::start(config);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let mut ids = HashSet::new();
     for request in 0..REQUESTS {
         let payloads: Vec<String> = (0..LINES).map(|n| format!("{request}-{n}")).collect();

@@ -114,7 +114,7 @@ fn s0_41_an_upload_that_does_not_fit_is_refused_and_its_room_is_given_back() {
 /// Only the store's disk is full: adds still go into the journal, and run when there is space.
 #[test]
 fn s0_21_a_full_disk_of_the_store_does_not_stop_adds() {
-    let config = Config::new();
+    let config = Config::embedded();
     let mounted = config.home.data().with_file_name("store-disk");
     let disk = SmallDisk::mount(&mounted);
     let store = format!("sqlite:{}", mounted.join("store.db").display());

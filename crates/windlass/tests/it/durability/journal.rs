@@ -10,10 +10,12 @@ const SEGMENT_BYTES: u64 = 256 * 1024;
 const IDLE_BYTES_MAX: u64 = 4 * SEGMENT_BYTES;
 const ADDED_BYTES: u64 = 24 * 1024 * 1024;
 
+/// With the embedded store, which forgets no synced commit: daemons of others keep their journals
+/// for some minutes.
 #[test]
 fn s0_24_the_journal_shrinks_again_after_ingest() {
     let segment = SEGMENT_BYTES.to_string();
-    let daemon = Daemon::start(Config::new().set("journal.segment_bytes_max", &segment));
+    let daemon = Daemon::start(Config::embedded().set("journal.segment_bytes_max", &segment));
     let tenant = daemon.tenant("a");
     let line = "x".repeat(2000);
     let lines = vec![line.as_str(); 500];
@@ -31,7 +33,7 @@ fn s0_24_the_journal_shrinks_again_after_ingest() {
 #[test]
 fn s0_40_a_journal_line_can_be_read_with_grep() {
     let daemon = Daemon::start(Config::new());
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let id = daemon.tenant("some-tenant").add_one("some-type", "pay|load, with a bar");
     let pattern = format!("^{id}|");
     let mut grep = Command::new("grep");
@@ -117,7 +119,7 @@ fn a_damaged_journal_is_named_and_the_other_is_taken_over() {
     let config = Config::new();
     let numbered = |number| Daemon::start(config.clone().flag("--sysid").flag(number));
     let (mut damaged, mut good) = (numbered("11"), numbered("12"));
-    let lock = StoreLock::take(&config.home.store());
+    let lock = StoreLock::take(&config);
     for n in 0..5 {
         damaged.tenant("a").add_one("t", &format!("payload-{n}"));
     }

@@ -111,7 +111,7 @@ fn s0_50_jobs_that_a_late_attempt_asked_for_do_not_enter() {
     cluster.home().write("go", "");
     until("the first attempts end", || cluster.home().lines("over").len(), |n| *n == JOBS);
     // It reads the ends of its attempts before it can learn that it lost their leases.
-    let lock = StoreLock::take(&cluster.home().store());
+    let lock = StoreLock::take(&cluster.config);
     cluster[0].resume();
     let running = || cluster[0].metric("windlass_jobs_running", &[]);
     until("the late ends are taken", running, |n| *n == 0.0);
@@ -162,7 +162,7 @@ fn s0_14_a_job_that_outlasts_an_absent_store_is_finished_by_its_owner() {
     tenant.sh("t", &daemon.home().holder("seen", "hold"));
     let id = tenant.add_one("t", "x");
     until("the job runs", || daemon.home().lines("seen").len(), |n| *n == 1);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let started = std::time::Instant::now();
     until("three leases have passed", || started.elapsed().as_secs(), |s| *s >= 3);
     daemon.home().let_go("hold");

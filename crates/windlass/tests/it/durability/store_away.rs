@@ -13,7 +13,7 @@ fn s0_21_a_daemon_whose_store_is_away_goes_on_accepting() {
     let daemon = Daemon::start(Config::new());
     let tenant = daemon.tenant("a");
     tenant.sh("t", &daemon.home().recorder("seen"));
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let ids: Vec<String> = (0..20).map(|n| tenant.add_one("t", &n.to_string())).collect();
     for id in &ids {
         assert_eq!(tenant.job(id)["state"], "queued", "an accepted job is visible");
@@ -34,7 +34,7 @@ fn s0_21_a_daemon_whose_store_is_away_goes_on_accepting() {
 fn s0_21_the_store_may_be_away_for_longer_than_a_lease() {
     let cluster = Cluster::start(2, Config::new().set("lease.duration", "\"1s\""));
     let tenant = cluster[0].tenant("a");
-    let lock = StoreLock::take(&cluster.home().store());
+    let lock = StoreLock::take(&cluster.config);
     let first = tenant.add_one("t", "first");
     let started = std::time::Instant::now();
     let mut ids = vec![first];
@@ -57,7 +57,7 @@ fn s0_21_readiness_says_what_is_away() {
     let daemon = Daemon::start(Config::new());
     let ready = daemon.get("/readyz").expect(200).json();
     assert!(ready.get("journal").is_some() && ready.get("store").is_some(), "{ready}");
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     daemon.get("/healthz").expect(200);
     daemon.get("/readyz").expect(200);
     drop(lock);
@@ -73,7 +73,7 @@ fn s2_1_adds_are_accepted_while_the_queue_is_stopped() {
     tenant.until_state(&sentinel, "finished");
     daemon.stop_picking();
     let mut ids = tenant.add("t", &["x", "y"]);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     ids.extend(tenant.add("t", &["with the store away too"]));
     drop(lock);
     until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == 3);
@@ -93,7 +93,7 @@ fn s2_2_a_hanging_store_and_hanging_handlers_do_not_block_senders() {
     let hanging: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     let mut ids = tenant.add("t", &hanging);
     until("handlers hang", || daemon.home().lines("seen").len(), |n| *n >= 2);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let client = *daemon;
     let senders: Vec<_> = (0..SENDERS)
         .map(|sender| {
@@ -124,7 +124,7 @@ fn s0_21_changes_are_answered_while_the_store_is_away() {
     let tenant = daemon.tenant("a");
     let id = tenant.add_one("t", "x");
     until("it is in the store", || tenant.type_row("t"), |row| row["ready"] == 1);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let handler = json!({"lang": "sh", "body": "true"}).to_string();
     let wish = json!({"types": ["t"], "limit": 1, "lease": "60s"}).to_string();
     let changes = [
@@ -157,7 +157,7 @@ fn s0_21_adds_with_a_unique_key_need_the_store_and_are_refused_without_a_trace()
     let tenant = daemon.tenant("a");
     let known = tenant.add_with("t", "unique=before", &["x"]).remove(0);
     until("it is in the store", || tenant.type_row("t"), |row| row["ready"] == 1);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let answer = daemon.send_text("/v1/a/jobs/t?unique=during", "x");
     assert_eq!(answer.expect(503).error_code(), "unavailable");
     let plain = tenant.add_one("t", "y");

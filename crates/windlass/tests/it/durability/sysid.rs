@@ -48,8 +48,7 @@ fn s0_58_a_daemon_whose_number_was_taken_stops_taking_jobs() {
     const JOBS: usize = 30;
     let mut first = Daemon::start(Config::new().flag("--sysid").flag("79"));
     first.pause();
-    let store = format!("sqlite:{}", first.home().store().display());
-    let config = Config::new().flag("--sysid").flag("79").flag("--store").flag(&store);
+    let config = first.config.beside().flag("--sysid").flag("79");
     let second = until_started(&config);
     assert_eq!(second.sysid(), 79);
     first.resume();

@@ -8,10 +8,13 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
+use rusqlite::Connection;
+use rusqlite::types::FromSql;
 use serde_json::Value;
 
 use super::daemon::{Config, Daemon};
 use super::log::field;
+use super::store::Store;
 use windlass_test_kit::wait::{PATIENCE, until_some};
 
 /// A job id as this door shows it.
@@ -204,6 +207,11 @@ impl Door {
         Door::start_with(Config::new())
     }
 
+    /// On the embedded store, for a test of its SQL, or that prepares or checks jobs by it.
+    pub(crate) fn embedded() -> Door {
+        Door::start_with(Config::embedded())
+    }
+
     pub(crate) fn start_with(config: Config) -> Door {
         Door::start_at(config, "127.0.0.1:0")
     }
@@ -330,7 +338,26 @@ impl Door {
         self.about("QueryJob", id).fails("404 No job with this jobID");
     }
 
-    /// The rows of a statement as objects, with SQL's types.
+    /// How many jobs there are.
+    #[track_caller]
+    pub(crate) fn count(&self) -> usize {
+        self.count_where("")
+    }
+
+    #[track_caller]
+    pub(crate) fn count_named(&self, name: &str) -> usize {
+        self.count_where(&format!("type={name}"))
+    }
+
+    /// As the other door lists them; it also knows jobs that are gone for this one.
+    fn count_where(&self, query: &str) -> usize {
+        let jobs = self.tenant("default").list(query);
+        let is_gone =
+            |job: &&Value| matches!(job["state"].as_str(), Some("finished" | "cancelled"));
+        jobs.len() - jobs.iter().filter(is_gone).count()
+    }
+
+    /// The rows of a statement as objects, with SQL's types. Needs the embedded store.
     #[track_caller]
     pub(crate) fn sql(&self, query: &str) -> Vec<Value> {
         let reply = self.call("Query", &[("query", query), ("ReadDBFlags", "-json")]).ok();
@@ -341,7 +368,7 @@ impl Door {
         json.as_array().unwrap_or_else(|| panic!("{json} is no list of rows")).clone()
     }
 
-    /// The one value of a statement with one row and one column.
+    /// The one value of a statement with one row and one column. Needs the embedded store.
     #[track_caller]
     pub(crate) fn value(&self, expression: &str) -> Value {
         let rows = self.sql(&format!("SELECT {expression} AS value;"));
@@ -349,27 +376,47 @@ impl Door {
         rows[0]["value"].clone()
     }
 
-    /// The text of an expression such as `DATETIME('now', '+1 HOUR')`.
-    #[track_caller]
-    pub(crate) fn text_of(&self, expression: &str) -> String {
-        let value = self.value(expression);
-        value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
-    }
-
-    /// The row of a job, with SQL's types: the data is a text.
+    /// The row of a job, with SQL's types: the data is a text. On a server there is no SQL, and the
+    /// row is what `QueryJob` shows, which is everything but the parent.
     #[track_caller]
     pub(crate) fn row(&self, id: JobId) -> Value {
+        if let Store::Server(_) = self.config.store() {
+            let mut row = self.job(id);
+            row["data"] = Value::String(row["data"].to_string());
+            return row;
+        }
         let mut rows = self.sql(&format!("SELECT * FROM jobs WHERE jobID = {id};"));
         assert_eq!(rows.len(), 1, "{rows:?}");
         rows.remove(0)
     }
 
-    /// Sets columns of a job, such as `nextRun = '2024-01-01 00:00:00'`.
+    /// Sets columns of a job, such as `lastRun = '2024-01-01 00:00:00'`. Needs the embedded store.
     #[track_caller]
     pub(crate) fn set(&self, id: JobId, columns: &str) {
         let query = format!("UPDATE jobs SET {columns} WHERE jobID = {id};");
         self.call("Query", &[("query", &query)]).done();
     }
+
+    /// Sets when a job is due, whatever its state.
+    #[track_caller]
+    pub(crate) fn set_next_run(&self, id: JobId, next: &str) {
+        let data = self.job(id)["data"].to_string();
+        self.about_with("UpdateJob", id, &[("data", &data), ("nextRun", next)]).done();
+    }
+}
+
+/// The value of an SQL expression without a table, by SQLite itself.
+#[track_caller]
+pub(crate) fn sqlite<T: FromSql>(expression: &str) -> T {
+    let memory = Connection::open_in_memory().expect("memory can be had");
+    let value = memory.query_row(&format!("SELECT {expression}"), [], |row| row.get(0));
+    value.unwrap_or_else(|e| panic!("{expression}: {e}"))
+}
+
+/// The text of an SQL expression such as `DATETIME('now', '+1 HOUR')`.
+#[track_caller]
+pub(crate) fn sqlite_text(expression: &str) -> String {
+    sqlite(expression)
 }
 
 /// The daemon of the door is also used over HTTP.

@@ -17,6 +17,7 @@ use super::api::{Client, Tenant};
 use super::command::windlass;
 use super::home::Home;
 use super::log::{LogBook, field};
+use super::store::Store;
 
 /// Short times, so that leases, retries and polls happen within a test.
 const SHORT: [(&str, &str); 7] = [
@@ -33,17 +34,58 @@ const SHORT: [(&str, &str); 7] = [
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) home: Arc<Home>,
+    store: Store,
     keys: BTreeMap<String, String>,
     flags: Vec<String>,
 }
 
 impl Config {
+    /// On the store that the environment chooses.
     pub(crate) fn new() -> Config {
+        Config::on(Store::chosen())
+    }
+
+    /// On the embedded store, for a test that is about it.
+    pub(crate) fn embedded() -> Config {
+        Config::on(Store::Embedded)
+    }
+
+    /// On this store, with a data directory of its own.
+    pub(crate) fn on(store: Store) -> Config {
         let keys = SHORT.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        let config =
-            Config { home: Arc::new(Home::new()), keys: keys.collect(), flags: Vec::new() };
-        let files = format!("[{:?}]", config.home.files());
-        config.set("isolation.write", &files)
+        let home = Arc::new(Home::new());
+        let config = Config { home, store, keys: keys.collect(), flags: Vec::new() };
+        let config = config.writing_files();
+        match config.store.url() {
+            Some(url) => config.set("store", &format!("{url:?}")),
+            None => config,
+        }
+    }
+
+    /// Lets handlers write to the files of the test.
+    fn writing_files(self) -> Config {
+        let files = format!("[{:?}]", self.home.files());
+        self.set("isolation.write", &files)
+    }
+
+    /// On the same store, with a data directory of its own: as on another machine.
+    pub(crate) fn beside(&self) -> Config {
+        let store = match &self.store {
+            Store::Embedded => Store::File(self.home.store()),
+            shared => shared.clone(),
+        };
+        Config::on(store)
+    }
+
+    /// The same, with its data directory moved to another home. An embedded store moves with it.
+    pub(crate) fn moved(&self) -> Config {
+        let home = Arc::new(Home::new());
+        fs::rename(self.home.data(), home.data()).expect("both are in the tests' directory");
+        Config { home, ..self.clone() }.writing_files()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Sets a key; the value is TOML.

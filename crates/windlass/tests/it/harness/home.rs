@@ -57,6 +57,7 @@ impl Home {
         self.dir.path("data")
     }
 
+    /// The file of the embedded store, for tests that name that store.
     pub(crate) fn store(&self) -> PathBuf {
         self.data().join("store.db")
     }

@@ -151,7 +151,7 @@ fn a_taken_sysid_is_refused() {
 
 #[test]
 fn a_store_of_a_newer_version_is_refused_and_left_as_it_is() {
-    let mut daemon = Daemon::start(Config::new());
+    let mut daemon = Daemon::start(Config::embedded());
     daemon.tenant("a").add_one("t", "x");
     assert!(daemon.terminate().success());
     let store = daemon.home().store();
@@ -166,7 +166,7 @@ fn a_store_of_a_newer_version_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_store_that_is_no_database_is_refused_and_left_as_it_is() {
-    let config = Config::new();
+    let config = Config::embedded();
     fs::create_dir_all(config.home.data()).unwrap();
     fs::write(config.home.store(), "not a database, but somebody's file ".repeat(200)).unwrap();
     let before = snapshot(&config.home.data());
@@ -178,9 +178,14 @@ fn a_store_that_is_no_database_is_refused_and_left_as_it_is() {
 
 #[test]
 fn other_kinds_of_store_are_refused_in_one_sentence() {
-    let config = Config::new().flag("--store").flag("postgres://localhost/x");
-    let finished = refused_start(&config);
-    assert_sentence(&finished, "sqlite:");
+    for kind in ["mysql", "mariadb", "mongodb", "mongodb+srv"] {
+        let config = Config::new().flag("--store").flag(&format!("{kind}://u:hidden@localhost/x"));
+        let finished = refused_start(&config);
+        assert_sentence(&finished, "not available yet");
+        let told = finished.stderr;
+        assert!(told.contains("sqlite:") && told.contains("postgres://"), "{told}");
+        assert!(!told.contains("hidden"), "{told}");
+    }
 }
 
 /// Damage in the middle, followed by good lines, is not a torn write: an operator must look at it.
@@ -188,7 +193,7 @@ fn other_kinds_of_store_are_refused_in_one_sentence() {
 fn a_journal_damaged_in_the_middle_is_refused_and_left_as_it_is() {
     let config = Config::new().flag("--sysid").flag("21");
     let mut daemon = Daemon::start(config);
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let tenant = daemon.tenant("a");
     for n in 0..5 {
         tenant.add_one("t", &format!("payload-{n}"));

@@ -161,6 +161,23 @@ fn types_are_listed_suspended_and_resumed() {
 }
 
 #[test]
+fn settings_of_a_tenant_are_shown_and_changed() {
+    let daemon = Daemon::start(Config::new());
+    let show = || cli(&daemon, &["tenant", "show", "--json"]).json();
+    let set = |flags: &[&str]| cli(&daemon, &[&["tenant", "set"], flags].concat());
+    set(&["--weight", "3", "--slots-max", "8"]).ok();
+    set(&["--slots-min", "2", "--slots-max", "default"]).ok();
+    assert_eq!(show(), json!({"weight": 3, "slots_min": 2, "slots_max": null}));
+    let shown = cli(&daemon, &["tenant", "show"]).ok();
+    assert!(shown.contains("weight") && shown.contains("default"), "{shown}");
+    assert_refused(&set(&["--slots-max", "1"]));
+    for wrong in [&["--weight", "much"] as &[&str], &[]] {
+        assert_eq!(set(wrong).code, Some(2), "{wrong:?}");
+    }
+    assert_eq!(show()["slots_max"], Value::Null, "nothing is changed by a refused one");
+}
+
+#[test]
 fn status_shows_the_daemon() {
     let daemon = Daemon::start(Config::new());
     let shown = cli(&daemon, &["status"]).ok();

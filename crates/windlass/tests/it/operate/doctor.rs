@@ -24,6 +24,11 @@ fn every_layer_is_tried_and_in_force() {
     let finished = doctor(&home, &[]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     for name in [
+        "namespaces",
+        "user",
+        "network policy",
+        "system call filter",
+        "end of all processes",
         "session",
         "environment",
         "private directory",

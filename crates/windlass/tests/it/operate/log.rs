@@ -48,7 +48,7 @@ fn s0_7_the_story_is_in_order_also_when_the_store_was_away() {
     let daemon = Daemon::start(Config::new());
     let tenant = daemon.tenant("a");
     tenant.sh("t", "true");
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let id = tenant.add_one("t", "x");
     drop(lock);
     tenant.until_state(&id, "finished");

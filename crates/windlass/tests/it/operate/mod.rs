@@ -6,5 +6,6 @@ mod cli;
 mod doctor;
 mod log;
 mod observe;
+mod packaging;
 mod run;
 mod start_stop;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Config, Daemon, StoreLock, until};
+use crate::harness::{Config, Daemon, OWN_NS, StoreLock, is_alive, until};
 
 #[test]
 fn term_lets_running_jobs_finish_and_exits_with_0() {
@@ -56,7 +56,7 @@ fn a_restart_goes_on_with_what_was_waiting() {
 fn term_ends_the_daemon_also_while_the_store_is_away() {
     let mut daemon = Daemon::start(Config::new().set("stop_grace", "\"1s\""));
     let tenant = daemon.tenant("a");
-    let lock = StoreLock::take(&daemon.home().store());
+    let lock = StoreLock::take(&daemon.config);
     let id = tenant.add_one("t", "x");
     daemon.terminate();
     drop(lock);
@@ -87,6 +87,31 @@ fn interrupt_stops_like_term() {
     let mut daemon = Daemon::start(Config::new());
     daemon.signal(rustix::process::Signal::INT);
     assert_eq!(daemon.until_exit().code(), Some(0));
+}
+
+/// Several jobs, because each takes the daemon a moment to end.
+#[test]
+fn a_second_term_leaves_no_process_of_a_job_behind() {
+    const JOBS: usize = 6;
+    let mut daemon = Daemon::start(Config::new().set("stop_grace", "\"10m\""));
+    let tenant = daemon.tenant("a");
+    let pids = daemon.home().path("pids");
+    let body = format!("{OWN_NS}; sleep 600 & echo $NS/$! $NS/$$ >> '{}'; wait", pids.display());
+    tenant.sh("t", &body);
+    tenant.add("t", &["x"; JOBS]);
+    until("the jobs run", || daemon.home().lines("pids"), |lines| lines.len() == JOBS);
+    daemon.signal(rustix::process::Signal::TERM);
+    let stops = |daemon: &mut Daemon| {
+        daemon.signal(rustix::process::Signal::TERM);
+        daemon.has_exited()
+    };
+    until("it ends", || stops(&mut daemon), |ended| *ended);
+    assert_eq!(daemon.until_exit().code(), Some(143));
+    for line in daemon.home().lines("pids") {
+        for pid in line.split(' ') {
+            until("the process is gone", || is_alive(pid), |alive| !alive);
+        }
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn secrets_are_listed_replaced_and_removed() {
 
 #[test]
 fn a_backup_leaves_the_key_file_out_and_says_so() {
-    let daemon = Daemon::start(Config::new().set("retry.attempts", "1"));
+    let daemon = Daemon::start(Config::embedded().set("retry.attempts", "1"));
     secret(&daemon, &["secret", "set", "DOOR"], b"hunter2!").ok();
     let (data, target) = (daemon.home().data(), daemon.home().path("backup"));
     let backup = |json: &[&str], target: &std::path::Path| {
@@ -98,7 +98,7 @@ fn a_backup_leaves_the_key_file_out_and_says_so() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert!(json["not_included"].as_str().unwrap().ends_with("secrets.key"), "{json}");
     // With a copy of the file, the secrets of a restored backup can be read.
-    let config = Config::new().set("retry.attempts", "1");
+    let config = Config::embedded().set("retry.attempts", "1");
     let mut restore = windlass();
     restore.arg("restore").arg(&target).arg("--data-dir").arg(config.home.data());
     run(&mut restore, b"").ok();

@@ -190,7 +190,7 @@ fn what_a_killed_rekey_leaves_is_readable_and_the_next_one_completes_it() {
 
 #[test]
 fn a_rekey_keeps_the_key_of_what_it_cannot_read_and_says_so() {
-    let daemon = Daemon::start(one_attempt());
+    let daemon = Daemon::start(Config::embedded().set("retry.attempts", "1"));
     let tenant = daemon.tenant("a");
     tenant.secret("GOOD", "hunter2!");
     tenant.secret("BAD", "hunter3!");

@@ -1,0 +1,221 @@
+//! A machine that allows no namespaces, as containers often do not. Handlers run there all the
+//! same, and the layers that are left hold: Landlock, the network policy, the filter, the limits.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Config, Daemon, Tenant, run, until, windlass};
+use crate::sandbox::{IN, NOBODY, runs};
+
+/// Of an ordinary user; the second, of root without the right to make namespaces.
+const AS_NOBODY: &str = "exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+    unshare -U --map-current-user --keep-caps sh -c \
+    'echo 0 > /proc/sys/user/max_user_namespaces && \
+     exec setpriv --inh-caps -all --ambient-caps -all -- \"$@\"' sh \"$@\"";
+const AS_ROOT: &str = "exec unshare -U --map-root-user --keep-caps sh -c \
+    'echo 0 > /proc/sys/user/max_user_namespaces && \
+     exec setpriv --bounding-set -sys_admin --inh-caps -sys_admin --ambient-caps -all -- \"$@\"' \
+    sh \"$@\"";
+
+/// Later than the attack would set it.
+#[cfg(target_arch = "x86_64")]
+const LONG_AGO: i64 = 1_500_000_000;
+
+/// The same command, where nothing can make a namespace.
+fn without_namespaces(command: &Command, script: &str) -> Command {
+    let mut inside = Command::new("sh");
+    inside.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    inside
+}
+
+/// The attack, under a daemon of each user.
+fn in_containers(attack: impl Fn(&Daemon)) {
+    for script in [AS_NOBODY, AS_ROOT] {
+        let config = Config::new().set("retry.attempts", "1");
+        if script == AS_NOBODY {
+            for dir in [config.home.dir().to_owned(), config.home.files()] {
+                chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        let mut command = without_namespaces(&config.command(), script);
+        attack(&Daemon::start_command(config, &mut command));
+    }
+}
+
+fn ends(tenant: &Tenant, lang: &str, body: &str) -> (Value, String) {
+    tenant.handler(lang, &json!({"lang": lang, "body": body}));
+    let id = tenant.add_one(lang, "payload");
+    (tenant.until_end(&id), tenant.log(&id))
+}
+
+#[test]
+fn without_namespaces_every_language_runs() {
+    in_containers(|daemon| {
+        let missing = daemon.status()["layers_missing"].to_string();
+        assert!(missing.contains("namespaces ("), "there are none here: {missing}");
+        let tenant = daemon.tenant("a");
+        for (lang, body) in [
+            ("sh", "cat; echo x > own; cat own"),
+            ("exec", "/bin/cat"),
+            ("python", "print(payload); return 200"),
+            ("node", "console.log(payload); return 200"),
+            ("php", "echo $payload; return 200;"),
+        ] {
+            let (job, log) = ends(&tenant, lang, body);
+            assert_eq!(job["state"], "finished", "{lang}: {log}");
+            assert!(log.contains("payload"), "{lang}: {log}");
+        }
+    });
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn without_namespaces_the_other_layers_hold() {
+    in_containers(|daemon| {
+        let tenant = daemon.tenant("a");
+        let (tcp, udp) = (TcpListener::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0"));
+        let port = tcp.as_ref().unwrap().local_addr().unwrap().port();
+        let udp = udp.unwrap();
+        udp.set_nonblocking(true).unwrap();
+        let place = daemon.home().dir().join("socket");
+        let _listening = UnixListener::bind(&place).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
+        let body = format!(
+            "import ctypes, os, resource, socket\n\
+             def tries(name, act):\n  \
+             try:\n    act(); print('{IN}', name)\n  except OSError as e: print(name, e)\n\
+             d, home, pid = {data:?}, {home:?}, {pid}\n\
+             tries('read', lambda: open(d + '/admin.key').read())\n\
+             tries('list', lambda: os.listdir(d))\n\
+             tries('write', lambda: open(home + '/x', 'w'))\n\
+             tries('secret', lambda: open('/etc/shadow').read())\n\
+             tries('memory', lambda: open(f'/proc/{{pid}}/mem').read(1))\n\
+             tries('environment', lambda: open(f'/proc/{{pid}}/environ').read())\n\
+             for port in ({port}, {door}):\n  \
+             tries('tcp', lambda: socket.create_connection(('127.0.0.1', port), 2))\n\
+             tries('udp', lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n    \
+             .sendto(b'x', ('127.0.0.1', {udp})))\n\
+             tries('unix', lambda: socket.socket(socket.AF_UNIX).connect({place:?}))\n\
+             tries('limit', lambda: resource.prlimit(pid, resource.RLIMIT_CPU, (1, 1)))\n\
+             tries('priority', lambda: os.setpriority(os.PRIO_PROCESS, pid, 19))\n\
+             tries('stop', lambda: os.kill(pid, 19))\n\
+             c = ctypes.CDLL(None, use_errno=True)\n\
+             for number in (101, 165, 272, 425, 250, 298):\n  \
+             if c.syscall(number, 0, 0, 0, 0, 0) >= 0: print('{IN}', number)\n\
+             return 200",
+            data = daemon.home().data(),
+            home = daemon.home().dir(),
+            pid = daemon.pid(),
+            door = daemon.address.port(),
+            udp = udp.local_addr().unwrap().port(),
+        );
+        let (job, log) = ends(&tenant, "python", &body);
+        assert_eq!(job["state"], "finished", "{log}");
+        assert!(!log.contains(IN), "{log}");
+        assert!(udp.recv(&mut [0]).is_err(), "nothing has arrived");
+        let word = format!("{}.{}", 70_000 + daemon.pid(), std::process::id());
+        let (_, log) = ends(&tenant, "sh", &format!("(setsid sleep {word} &) ; echo begun"));
+        assert!(log.contains("begun"), "{log}");
+        until("what it left is gone", || runs(&word), |runs| !runs);
+    });
+}
+
+/// Handlers are the daemon's own user there, and Landlock does not cover these changes.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn b7_without_namespaces_files_outside_keep_their_mode_owner_and_time() {
+    in_containers(|daemon| {
+        let data = daemon.home().data();
+        let state = |path: &Path| {
+            let meta = fs::metadata(path).unwrap();
+            (meta.mode(), meta.uid(), meta.gid(), meta.atime() > LONG_AGO)
+        };
+        let all = [data.clone(), data.join("store.db"), data.join("admin.key")];
+        let before: Vec<_> = all.iter().map(|path| state(path)).collect();
+        let tenant = daemon.tenant("a");
+        let body = format!(
+            "ln -s {0}/admin.key link; echo made > own
+             for file in {0} {0}/store.db {0}/admin.key link ../../../../store.db; do
+               chmod 4777 $file && echo {IN} chmod $file; chmod 777 $file && echo {IN} chmod $file
+               chown $(id -u):$(id -g) $file && echo {IN} chown $file
+               touch -d 2001-01-01 -a $file && echo {IN} touch $file; done
+             cat own",
+            data.display()
+        );
+        let (_, log) = ends(&tenant, "sh", &body);
+        assert!(log.contains("made") && !log.contains(IN), "{log}");
+        let calls = format!(
+            "import ctypes, os\n\
+             c = ctypes.CDLL(None, use_errno=True)\n\
+             key, home = b'{0}/admin.key', os.open('{0}', os.O_PATH)\n\
+             fd = os.open(key, os.O_PATH)\n\
+             shown = os.open('/usr/bin/env', os.O_RDONLY)\n\
+             for words in ((91, shown, os.stat(shown).st_mode), (90, key, 0o777),\n  \
+             (268, -100, key, 0o777), (268, home, b'admin.key', 0o777),\n  \
+             (452, fd, b'', 0o777, 0x1000),\n  \
+             (452, -100, key, 0o777, 0), (91, fd, 0o777),\n  \
+             (452, home, b'admin.key', 0o777, 0x100), (132, key, 0), (235, key, 0),\n  \
+             (261, -100, key, 0), (280, -100, key, 0, 0), (280, fd, b'', 0, 0x1000),\n  \
+             (280, fd, 0, 0, 0), (188, key, b'user.x', b'y', 1, 0),\n  \
+             (189, key, b'user.x', b'y', 1, 0), (92, key, os.getuid(), 0),\n  \
+             (94, key, os.getuid(), 0), (260, fd, b'', os.getuid(), 0, 0x1000),\n  \
+             (469, -100, key, 0, 0, 0)):\n    \
+             said = '{IN}' if c.syscall(*words) >= 0 else 'refused'\n    \
+             print(said, words, ctypes.get_errno())\n\
+             return 200",
+            data.display()
+        );
+        let (_, log) = ends(&tenant, "python", &calls);
+        assert_eq!(log.matches("refused ").count(), 20, "{log}");
+        let after: Vec<_> = all.iter().map(|path| state(path)).collect();
+        assert_eq!(after, before);
+        let own = "set -e; mkdir d; echo x > d/f; chmod 640 d/f; (cd d; chmod u+x f)
+                   touch -d 2001-02-03 d/f
+                   cp -p d/f copy; stat -c '%a %y' d/f copy; chmod -R 700 d; touch d/f
+                   mktemp";
+        let (job, log) = ends(&tenant, "sh", own);
+        assert_eq!(job["state"], "finished", "{log}");
+        assert_eq!(log.matches("740 2001-02-03 ").count(), 2, "{log}");
+        let own = "import os\nopen('f', 'w').close()\nd = os.open('.', 0)\n\
+                   os.chmod('f', 0o640, dir_fd=d)\nos.utime('f', (1, 2))\n\
+                   print(os.stat('f').st_mtime, oct(os.stat('f').st_mode))\n\
+                   os.fchmod(os.open('f', 0), 0o600)\nprint(oct(os.stat('f').st_mode))\n\
+                   return 200";
+        let (_, log) = ends(&tenant, "python", own);
+        assert!(log.contains("2.0 0o100640") && log.contains("0o100600"), "{log}");
+    });
+}
+
+/// The doctor names what is missing, and what works in spite of it.
+#[test]
+fn without_namespaces_the_doctor_names_what_is_missing() {
+    let mut command = windlass();
+    command.args(["doctor", "--json"]).current_dir("/");
+    for script in [AS_NOBODY, AS_ROOT] {
+        let finished = run(&mut without_namespaces(&command, script), b"");
+        assert_eq!(finished.code, Some(1), "{finished:?}");
+        let told: Value = serde_json::from_str(&finished.stdout).unwrap();
+        let missing: Vec<&Value> = told["layers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|layer| layer["standing"] == "not in force")
+            .collect();
+        let names: Vec<&str> = missing.iter().filter_map(|layer| layer["layer"].as_str()).collect();
+        assert_eq!(names, ["namespaces", "user"], "{missing:?}");
+        let help = missing[0]["detail"].as_str().unwrap();
+        assert!(help.contains("allow unprivileged user namespaces"), "{help}");
+    }
+}
