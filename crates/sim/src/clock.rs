@@ -1,5 +1,6 @@
-//! The machine's clocks, over tokio's paused time: time passes only when every task waits for it.
+//! The clocks of machines, over tokio's paused time: time passes only when every task waits for it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -44,5 +45,31 @@ impl Clock for SimClock {
 
     fn machine_run(&self) -> i64 {
         1
+    }
+}
+
+/// The clock of one machine, which is wrong by some time, and is set when the others are.
+pub(crate) struct MachineClock {
+    right: Arc<SimClock>,
+    wrong_by_ms: i64,
+}
+
+impl MachineClock {
+    pub(crate) fn new(right: Arc<SimClock>, wrong_by_ms: i64) -> MachineClock {
+        MachineClock { right, wrong_by_ms }
+    }
+}
+
+impl Clock for MachineClock {
+    fn now(&self) -> Timestamp {
+        self.right.now().shifted(self.wrong_by_ms)
+    }
+
+    fn steady(&self) -> Duration {
+        self.right.steady()
+    }
+
+    fn machine_run(&self) -> i64 {
+        self.right.machine_run()
     }
 }

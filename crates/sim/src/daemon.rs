@@ -1,5 +1,5 @@
-//! The daemons of a simulation, on one machine with one data directory and one store: real engines,
-//! started, killed and terminated.
+//! The daemons of a simulation: real engines, started, killed and terminated. All have one store,
+//! and either one machine with one data directory, or each its own.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Options, Parts};
 use windlass_proof::history::{DaemonEvent, Event, FaultKind, Target};
 
-use crate::clock::SimClock;
+use crate::clock::{MachineClock, SimClock};
 use crate::disk::{Files, SimDisk};
 use crate::life::{Life, Trouble};
 use crate::runner::SimRunner;
@@ -34,6 +34,8 @@ const START_PAUSE: Duration = Duration::from_millis(250);
 const STARTS_MAX: usize = 200;
 /// How long a daemon may take to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(120);
+/// How wrong the clocks of machines may be.
+const SKEW_MS_MAX: i64 = 90_000;
 /// Segments of journals: small, so that there are several.
 const SEGMENT_BYTES: std::ops::Range<u64> = 1_000..40_000;
 
@@ -49,18 +51,33 @@ pub(crate) struct Site {
 pub(crate) struct Daemon {
     pub(crate) name: String,
     pub(crate) trouble: Arc<Trouble>,
+    data_dir: PathBuf,
+    clock: Arc<MachineClock>,
     boots: AtomicU32,
     /// Locked while the daemon is being started or stopped.
     pub(crate) changing: tokio::sync::Mutex<()>,
 }
 
 impl Site {
-    pub(crate) fn new(world: Arc<World>, clock: Arc<SimClock>, store: Arc<MemoryStore>) -> Site {
-        let daemon = |number: usize| Daemon {
-            name: format!("daemon-{number}"),
-            trouble: Arc::default(),
-            boots: AtomicU32::new(0),
-            changing: tokio::sync::Mutex::default(),
+    /// With `apart`, each daemon has a machine of its own, whose clock is wrong.
+    pub(crate) fn new(
+        world: Arc<World>,
+        clock: Arc<SimClock>,
+        store: Arc<MemoryStore>,
+        apart: bool,
+    ) -> Site {
+        let daemon = |number: usize| {
+            let wrong_by =
+                if apart { world.rng(|rng| rng.i64(-SKEW_MS_MAX..=SKEW_MS_MAX)) } else { 0 };
+            let data_dir = if apart { format!("/data/{number}") } else { "/data".to_owned() };
+            Daemon {
+                name: format!("daemon-{number}"),
+                trouble: Arc::default(),
+                data_dir: data_dir.into(),
+                clock: Arc::new(MachineClock::new(clock.clone(), wrong_by)),
+                boots: AtomicU32::new(0),
+                changing: tokio::sync::Mutex::default(),
+            }
         };
         let daemons = (0..world.daemons()).map(daemon).collect();
         let segment_bytes_max = world.rng(|rng| rng.u64(SEGMENT_BYTES));
@@ -69,6 +86,19 @@ impl Site {
 
     pub(crate) fn target(&self, number: usize) -> Target {
         Target::Daemon(self.daemons[number].name.clone())
+    }
+
+    /// Starts all daemons at once until they are up.
+    pub(crate) async fn start_all(self: &Arc<Site>) {
+        let start = |number| {
+            let site = self.clone();
+            tokio::spawn(async move { site.start(number).await })
+        };
+        let starts: Vec<_> = (0..self.daemons.len()).map(start).collect();
+        for started in starts {
+            // A panic is a problem, which the panic hook has noted.
+            let _ = started.await;
+        }
     }
 
     /// Starts a daemon until it is up.
@@ -92,7 +122,7 @@ impl Site {
         life.light_fuse(fuse);
         let (world, daemon) = (&self.world, name.clone());
         world.record(Event::Daemon { daemon, what: DaemonEvent::Started });
-        let (parts, options) = (self.parts(number, boot, &life), self.options());
+        let (parts, options) = (self.parts(number, boot, &life), self.options(number));
         let starting = Engine::start(parts, options, Arc::new(Metrics::default()));
         let started = tokio::select! {
             biased;
@@ -131,13 +161,13 @@ impl Site {
         Parts {
             store: Arc::new(store),
             runner: Arc::new(runner),
-            clock: self.clock.clone(),
+            clock: self.daemons[number].clock.clone(),
             disk: Arc::new(disk),
             seal_keys: Arc::new(MemoryKeys::default()),
         }
     }
 
-    fn options(&self) -> Options {
+    fn options(&self, number: usize) -> Options {
         Options {
             lease: LEASE,
             reap_interval: Duration::from_millis(500),
@@ -150,7 +180,7 @@ impl Site {
             retry: RetryPolicy { delay: RETRY_DELAY, ..RetryPolicy::default() },
             journal_segment_bytes_max: self.segment_bytes_max,
             seed: self.world.rng(|rng| rng.u64(..)),
-            ..Options::new(PathBuf::from("/data"))
+            ..Options::new(self.daemons[number].data_dir.clone())
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use windlass_proof::history::{FaultKind, Target};
 use windlass_proof::workload::{Aim, FaultMix, PlannedFault, fault_plan};
 
@@ -16,12 +17,11 @@ const FUSE_CALLS_MAX: u64 = 60;
 const FUSE_TIME_MAX: Duration = Duration::from_millis(500);
 /// One of so many daemons dies again while it recovers.
 const AGAIN: u64 = 3;
+/// The seeds of two pairs of plans are so far apart that runs do not share them.
+const PAIR_SEEDS: u64 = 1 << 32;
 
-/// The faults of a run: two plans that are carried out at the same time.
-pub(crate) struct Plans {
-    of_processes: Vec<PlannedFault>,
-    of_surroundings: Vec<PlannedFault>,
-}
+/// The faults of a run: plans that are carried out at the same time.
+pub(crate) struct Plans(Vec<Vec<PlannedFault>>);
 
 fn is_of_process(kind: &FaultKind) -> bool {
     matches!(kind, FaultKind::Kill | FaultKind::Restart | FaultKind::PowerCut)
@@ -36,8 +36,15 @@ fn is_of_surroundings(kind: &FaultKind) -> bool {
 }
 
 impl Plans {
-    /// Those of the run with this seed. With `power_cuts`, processes suffer nothing else.
-    pub(crate) fn new(seed: u64, daemons: usize, busy: Duration, power_cuts: bool) -> Plans {
+    /// Those of the run with this seed: so many pairs, of which one plan is of processes and one of
+    /// their surroundings. With `power_cuts`, processes suffer nothing else.
+    pub(crate) fn new(
+        seed: u64,
+        daemons: usize,
+        pairs: usize,
+        busy: Duration,
+        power_cuts: bool,
+    ) -> Plans {
         let (busy_ns, lease_ns) = (busy.as_nanos() as u64, LEASE.as_nanos() as u64);
         let plan = |seed, possible: &dyn Fn(&FaultKind) -> bool| {
             let mut mix = FaultMix::of(possible, daemons as u32, busy_ns, lease_ns).swarm(seed);
@@ -48,20 +55,21 @@ impl Plans {
             true => *kind == FaultKind::PowerCut,
             false => is_of_process(kind),
         };
-        Plans {
-            of_processes: plan(seed, &of_process),
-            of_surroundings: plan(!seed, &is_of_surroundings),
-        }
+        let pair = |number: usize| {
+            let seed = seed.wrapping_add(number as u64 * PAIR_SEEDS);
+            [plan(seed, &of_process), plan(!seed, &is_of_surroundings)]
+        };
+        Plans((0..pairs).flat_map(pair).collect())
     }
 
     pub(crate) fn have(&self, kind: FaultKind) -> bool {
-        self.of_processes.iter().chain(&self.of_surroundings).any(|fault| fault.kind == kind)
+        self.0.iter().flatten().any(|fault| fault.kind == kind)
     }
 }
 
-/// Carries out both plans.
+/// Carries out all plans.
 pub(crate) async fn inject(site: &Arc<Site>, plans: &Plans) {
-    tokio::join!(inject_all(site, &plans.of_processes), inject_all(site, &plans.of_surroundings));
+    join_all(plans.0.iter().map(|plan| inject_all(site, plan))).await;
     // Delayed jobs are due by the wall clock. Those that were added while it was ahead would wait
     // for hours.
     let behind_ms = site.clock.behind_ms();
@@ -161,15 +169,7 @@ async fn cut_power(site: &Arc<Site>, planned: &PlannedFault) {
     let fault = site.world.fault_began(planned.kind, Target::All);
     site.cut_power();
     sleep_ns(planned.for_ns).await;
-    let start = |number| {
-        let site = site.clone();
-        tokio::spawn(async move { site.start(number).await })
-    };
-    let starts: Vec<_> = (0..site.daemons.len()).map(start).collect();
-    for started in starts {
-        // A panic is a problem, which the panic hook has noted.
-        let _ = started.await;
-    }
+    site.start_all().await;
     site.world.fault_ended(fault);
 }
 

@@ -50,6 +50,9 @@ use windlass_proof::history::Recorder;
 use crate::control::Control;
 use crate::schedule::{Settings, Verdict};
 
+/// The numbers of daemons in one queue.
+const FLEET_MAX: u64 = 4095;
+
 /// Run simulated schedules of daemons, clients and faults, and check each of them. Exits with 1 if
 /// one of them broke a promise.
 ///
@@ -72,6 +75,11 @@ struct Args {
     /// Write the history of that schedule to this file.
     #[arg(long, value_name = "FILE", requires = "seed")]
     history: Option<PathBuf>,
+    /// Simulate so many daemons in each schedule, each on a machine of its own with a clock of its
+    /// own, instead of one to three on one machine.
+    #[arg(long, value_name = "DAEMONS", conflicts_with = "control",
+          value_parser = clap::value_parser!(u64).range(1..=FLEET_MAX))]
+    fleet: Option<u64>,
     /// Plant a bug, and one after the other, until each was found: this must succeed, or the
     /// simulation proves nothing.
     #[arg(long, conflicts_with_all = ["seconds", "seed"])]
@@ -80,27 +88,28 @@ struct Args {
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
+    let fleet = args.fleet.map(|daemons| daemons as usize);
     let clean = match args.seed {
-        Some(seed) => play_one(seed, args.history.as_deref())?,
+        Some(seed) => play_one(Settings { seed, control: None, fleet }, args.history.as_deref())?,
         None if args.control => find_controls(args.seeds)?,
         None => {
             let time_max = args.seconds.map(Duration::from_secs);
             let seeds = if time_max.is_some() { u64::MAX } else { args.seeds };
-            swarm::run(args.from, seeds, time_max)?
+            swarm::run(args.from, seeds, time_max, fleet)?
         }
     };
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn play_one(seed: u64, history: Option<&Path>) -> Result<bool> {
-    let verdict = schedule::play(Settings { seed, control: None })?;
+fn play_one(settings: Settings, history: Option<&Path>) -> Result<bool> {
+    let verdict = schedule::play(settings)?;
     if let Some(path) = history {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let mut recorder = Recorder::new(BufWriter::new(file));
         verdict.history.iter().try_for_each(|record| recorder.record(record.at, &record.event))?;
     }
-    print(&verdict, seed);
+    print(&verdict, settings);
     Ok(verdict.is_clean())
 }
 
@@ -109,7 +118,7 @@ fn find_controls(seeds: u64) -> Result<bool> {
     let mut all = true;
     for control in Control::ALL {
         let found = (0..seeds).find_map(|seed| {
-            let verdict = schedule::play(Settings { seed, control: Some(control) });
+            let verdict = schedule::play(Settings { seed, control: Some(control), fleet: None });
             let found = |verdict: &Verdict| control.is_found(&verdict.report);
             verdict.map(|verdict| found(&verdict).then_some((seed, verdict))).transpose()
         });
@@ -127,11 +136,11 @@ fn find_controls(seeds: u64) -> Result<bool> {
     Ok(all)
 }
 
-fn print(verdict: &Verdict, seed: u64) {
+fn print(verdict: &Verdict, settings: Settings) {
     println!("{}", verdict.report);
     for problem in &verdict.problems {
         println!("problem: {problem}");
     }
     let outcome = if verdict.is_clean() { "clean" } else { "FAILED" };
-    println!("seed {seed}: {outcome}; repeat it with: cargo xtask sim --seed {seed}");
+    println!("seed {}: {outcome}; repeat it with: {}", settings.seed, settings.command());
 }

@@ -24,8 +24,12 @@ use crate::worker::Worker;
 use crate::world::World;
 
 const DAEMONS_MAX: u64 = 3;
-const CLIENTS: u32 = 3;
-const WORKERS: u32 = 3;
+/// A fleet has a client and a worker for so many daemons, and no fewer than a small schedule.
+const FLEET_DAEMONS_PER_CLIENT: usize = 2;
+/// And faults come as often as in so many small schedules.
+const FLEET_DAEMONS_PER_PLAN: usize = 20;
+const CLIENTS: usize = 3;
+const WORKERS: usize = 3;
 /// Most requests of one client.
 const OPERATIONS_MAX: u64 = 24;
 /// Most jobs in one add.
@@ -45,6 +49,16 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     /// A planted bug.
     pub(crate) control: Option<Control>,
+    /// So many daemons, each on a machine of its own; otherwise one machine with a few.
+    pub(crate) fleet: Option<usize>,
+}
+
+impl Settings {
+    /// The command that repeats the schedule.
+    pub(crate) fn command(&self) -> String {
+        let fleet = self.fleet.map(|daemons| format!(" --fleet {daemons}")).unwrap_or_default();
+        format!("cargo xtask sim --seed {}{fleet}", self.seed)
+    }
 }
 
 pub(crate) struct Verdict {
@@ -81,18 +95,17 @@ struct Played {
     drained: bool,
 }
 
-async fn run(Settings { seed, control }: Settings) -> Played {
+async fn run(Settings { seed, control, fleet }: Settings) -> Played {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let daemons = rng.u64(1..=DAEMONS_MAX) as usize;
+    let daemons = fleet.unwrap_or_else(|| rng.u64(1..=DAEMONS_MAX) as usize);
     let world = Arc::new(World::new(seed, control, daemons));
-    let plans = Plans::new(seed, daemons, BUSY, control == Some(Control::NoSync));
+    let pairs = fleet.map_or(1, |daemons| daemons.div_ceil(FLEET_DAEMONS_PER_PLAN));
+    let plans = Plans::new(seed, daemons, pairs, BUSY, control == Some(Control::NoSync));
     let clock = Arc::new(SimClock::new());
     let store = Arc::new(store(&plans, &clock));
-    let site = Arc::new(Site::new(world.clone(), clock, store));
+    let site = Arc::new(Site::new(world.clone(), clock, store, fleet.is_some()));
     let mix = mix(seed);
-    for number in 0..daemons {
-        site.start(number).await;
-    }
+    site.start_all().await;
     let drained = work(&site, &mix, &plans).await;
     // Daemons refer to the world, and the world to daemons.
     (0..daemons).for_each(|number| world.set_up(number, None));
@@ -145,8 +158,11 @@ async fn work(site: &Arc<Site>, mix: &Mix, plans: &Plans) -> bool {
             certainly(&caller("setup"), &set).await;
         }
     }
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..CLIENTS).map(|_| unbounded_channel()).unzip();
-    let workers = (0..WORKERS).filter_map(|number| Worker::new(world, number, mix, &senders));
+    let of_fleet = world.daemons() / FLEET_DAEMONS_PER_CLIENT;
+    let (clients, workers) = (CLIENTS.max(of_fleet), WORKERS.max(of_fleet));
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..clients).map(|_| unbounded_channel()).unzip();
+    let workers =
+        (0..workers as u32).filter_map(|number| Worker::new(world, number, mix, &senders));
     let workers: Vec<_> = workers.map(|worker| tokio::spawn(worker.run())).collect();
     let clients = (0..).zip(receivers).map(|(number, news)| {
         let operations = world.draw(OPERATIONS_MAX) as u32 + 1;

@@ -22,7 +22,12 @@ struct Tally {
 }
 
 /// Runs seeds from `from` on, for as long as both bounds allow. Whether all were clean.
-pub(crate) fn run(from: u64, seeds: u64, time_max: Option<Duration>) -> Result<bool> {
+pub(crate) fn run(
+    from: u64,
+    seeds: u64,
+    time_max: Option<Duration>,
+    fleet: Option<usize>,
+) -> Result<bool> {
     let began = Instant::now();
     let (next, tally) = (AtomicU64::new(0), Tally::default());
     let is_over = || time_max.is_some_and(|most| began.elapsed() >= most);
@@ -32,7 +37,7 @@ pub(crate) fn run(from: u64, seeds: u64, time_max: Option<Duration>) -> Result<b
             if number >= seeds {
                 break;
             }
-            play(from + number, &tally)?;
+            play(Settings { seed: from + number, control: None, fleet }, &tally)?;
         }
         Ok(())
     };
@@ -60,8 +65,8 @@ pub(crate) fn run(from: u64, seeds: u64, time_max: Option<Duration>) -> Result<b
     Ok(count(&tally.failed) == 0)
 }
 
-fn play(seed: u64, tally: &Tally) -> Result<()> {
-    let verdict = schedule::play(Settings { seed, control: None })?;
+fn play(settings: Settings, tally: &Tally) -> Result<()> {
+    let verdict = schedule::play(settings)?;
     let coverage = &verdict.report.coverage;
     let add = |to: &AtomicU64, count: u64| to.fetch_add(count, Ordering::Relaxed);
     add(&tally.schedules, 1);
@@ -70,7 +75,7 @@ fn play(seed: u64, tally: &Tally) -> Result<()> {
     add(&tally.faults, coverage.faults);
     if !verdict.is_clean() {
         add(&tally.failed, 1);
-        print(&verdict, seed);
+        print(&verdict, settings);
     }
     Ok(())
 }

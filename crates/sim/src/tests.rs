@@ -1,15 +1,18 @@
 //! The simulation itself is tried: it repeats exactly, and it finds planted bugs.
 
-use windlass_proof::history::Recorder;
+use std::collections::BTreeSet;
+
+use windlass_proof::history::{DaemonEvent, Event, Record, Recorder};
 
 use crate::control::Control;
 use crate::schedule::{Settings, Verdict, play};
 
 /// Enough for every planted bug, and few enough for a debug build.
 const SEEDS: u64 = 60;
+const FLEET: usize = 20;
 
 fn played(seed: u64, control: Option<Control>) -> Verdict {
-    play(Settings { seed, control }).unwrap()
+    play(Settings { seed, control, fleet: None }).unwrap()
 }
 
 fn text(verdict: &Verdict) -> Vec<u8> {
@@ -46,6 +49,21 @@ fn schedules_are_clean_and_not_empty() {
         faults += coverage.faults;
     }
     assert!(jobs > 200 && attempts > 200 && faults > 20, "{jobs} {attempts} {faults}");
+}
+
+#[test]
+fn a_fleet_is_clean_and_busy() {
+    let fleet = Some(FLEET);
+    let verdict = play(Settings { seed: 0, control: None, fleet }).unwrap();
+    assert!(verdict.is_clean(), "{} {:?}", verdict.report, verdict.problems);
+    let coverage = verdict.report.coverage;
+    assert!(coverage.jobs > 50 && coverage.faults > 5, "{coverage:?}");
+    let ready = |record: &Record| match &record.event {
+        Event::Daemon { daemon, what: DaemonEvent::Ready } => Some(daemon.clone()),
+        _ => None,
+    };
+    let daemons: BTreeSet<String> = verdict.history.iter().filter_map(ready).collect();
+    assert_eq!(daemons.len(), FLEET);
 }
 
 /// Whether its own rule finds a planted bug within the seeds.
