@@ -4,8 +4,8 @@ use std::time::Duration;
 
 pub(crate) struct Scale {
     pub(crate) name: &'static str,
-    /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: single operations of
-    /// each kind.
+    /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`, `postgres-latency`:
+    /// single operations of each kind.
     pub(crate) lone: usize,
     /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`, `cell-commands`, `postgres`:
     /// rounds of which the median counts, and, except in the rows of commands, how long each takes.

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 
 use windlass_core::secret::MemoryKeys;
 use windlass_core::time::SystemClock;
-use windlass_core::{HandlerSpec, Lang, Runner};
+use windlass_core::{HandlerSpec, Lang, Runner, Store};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Options, Parts, RealDisk};
 use windlass_store_sqlite::SqliteStore;
@@ -49,6 +49,16 @@ pub(crate) fn store_bytes(dir: &Path) -> u64 {
 pub(crate) async fn start(dir: &Path, runner: Arc<dyn Runner>) -> anyhow::Result<Engine> {
     let metrics = Arc::new(Metrics::default());
     let store = Arc::new(open_store(dir, &metrics)?);
+    start_on(store, dir, runner, metrics).await
+}
+
+/// On a store of any kind.
+pub(crate) async fn start_on(
+    store: Arc<dyn Store>,
+    dir: &Path,
+    runner: Arc<dyn Runner>,
+    metrics: Arc<Metrics>,
+) -> anyhow::Result<Engine> {
     let mut options = Options::new(dir.to_owned());
     options.seed = 0;
     options.slots = (SLOTS_PER_CORE * cores()).max(SLOTS_MIN);

@@ -4,6 +4,7 @@
 pub(crate) mod backlog;
 pub(crate) mod context;
 pub(crate) mod daemon;
+pub(crate) mod lone;
 pub(crate) mod noop;
 pub(crate) mod queue;
 pub(crate) mod warm;

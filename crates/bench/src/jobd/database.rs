@@ -8,7 +8,8 @@ use mysql_async::{Conn, Opts};
 
 use windlass_test_servers::{JOBD_TABLE, Kind, Server};
 
-use crate::machine::{self, Machine};
+use crate::machine;
+use crate::process::database;
 
 /// The target of all rows.
 pub(crate) const TARGET: &str = "bench";
@@ -21,16 +22,8 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// If MariaDB is missing, the error says how to install it. Its user may lack access to the
-    /// directory of the other rows, so its data is below the temporary directory.
     pub(crate) fn start() -> anyhow::Result<Database> {
-        let temporary = std::env::temp_dir();
-        ensure!(
-            !Machine::inspect(&temporary)?.in_memory(),
-            "{} is kept in memory, where a sync costs nothing; choose a disk with TMPDIR",
-            temporary.display()
-        );
-        let server = Server::start(Kind::MariaDb);
+        let server = database::start(Kind::MariaDb)?;
         let name = server.new_database();
         Ok(Database { server, name })
     }

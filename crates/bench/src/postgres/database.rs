@@ -1,11 +1,10 @@
 //! A private PostgreSQL server with durable commits.
 
-use anyhow::ensure;
 use tokio_postgres::{Client, NoTls};
 
 use windlass_test_servers::{Kind, Server};
 
-use crate::machine::Machine;
+use crate::process::database;
 
 /// What every operator of a busy server sets: memory for what is read often, and rare checkpoints.
 const SETTINGS: [&str; 3] =
@@ -17,16 +16,8 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// If PostgreSQL is missing, the error says how to install it. Its user may lack access to the
-    /// directory of the other rows, so its data is below the temporary directory.
     pub(crate) fn start() -> anyhow::Result<Database> {
-        let temporary = std::env::temp_dir();
-        ensure!(
-            !Machine::inspect(&temporary)?.in_memory(),
-            "{} is kept in memory, where a sync costs nothing; choose a disk with TMPDIR",
-            temporary.display()
-        );
-        let server = Server::start(Kind::Postgres);
+        let server = database::start(Kind::Postgres)?;
         let name = server.new_database();
         for setting in SETTINGS {
             server.sql(&name, &format!("ALTER SYSTEM SET {setting}"));

@@ -11,6 +11,7 @@ mod jobd_commands;
 mod key_check;
 mod many_types;
 mod postgres;
+mod postgres_latency;
 mod small_adds;
 mod start_latency;
 mod warm_contexts;
@@ -31,7 +32,7 @@ pub(crate) struct Entry {
     measure: fn(&Path, &Scale) -> anyhow::Result<Outcome>,
 }
 
-pub(crate) static ROWS: [Entry; 13] = [
+pub(crate) static ROWS: [Entry; 14] = [
     Entry {
         number: 1,
         name: "accept-latency",
@@ -104,6 +105,12 @@ pub(crate) static ROWS: [Entry; 13] = [
         name: "postgres",
         what: "the store on PostgreSQL, 4 clients",
         measure: postgres::measure,
+    },
+    Entry {
+        number: 17,
+        name: "postgres-latency",
+        what: "accept → start on PostgreSQL, idle queue",
+        measure: postgres_latency::measure,
     },
 ];
 

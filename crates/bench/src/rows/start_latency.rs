@@ -4,20 +4,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use bytes::Bytes;
-use tokio::sync::mpsc::Receiver;
 
-use windlass_core::{AddOptions, TypeKey};
-use windlass_engine::Engine;
-use windlass_engine::api::{AddJob, AddPayload};
+use windlass_core::TypeKey;
 use windlass_runner::Level;
 
 use crate::engine::context::{self, Sample};
 use crate::engine::daemon;
-use crate::engine::watched::{Start, Watched};
+use crate::engine::lone::{self, Times};
+use crate::engine::watched::Watched;
 use crate::limits::disk::{SyncedFile, line};
 use crate::report::figure::{Figure, Outcome, Samples, micros};
 use crate::scale::Scale;
@@ -25,8 +21,6 @@ use crate::scale::Scale;
 /// Adds and synced writes alternate in this many blocks, so that both see the same disk.
 const BLOCKS: usize = 10;
 const ALLOWED_MICROS: f64 = 1000.0;
-/// A job that has not started or ended by then never will.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct Measured {
@@ -79,7 +73,7 @@ async fn take_turns(dir: &Path, block: usize) -> anyhow::Result<Measured> {
         }
         for _ in 0..block {
             let Times { answered, handed, started } =
-                one(&engine, &key, &payload, &mut starts).await?;
+                lone::run(&engine, &key, &payload, &mut starts).await?;
             if counts {
                 measured.adds.push(answered);
                 measured.hands.push(handed);
@@ -89,32 +83,4 @@ async fn take_turns(dir: &Path, block: usize) -> anyhow::Result<Measured> {
     }
     engine.shutdown().await?;
     Ok(measured)
-}
-
-/// Counted from the add.
-struct Times {
-    answered: Duration,
-    handed: Duration,
-    started: Duration,
-}
-
-/// Runs one job through the engine, to its end.
-async fn one(
-    engine: &Engine,
-    key: &TypeKey,
-    payload: &Bytes,
-    starts: &mut Receiver<Start>,
-) -> anyhow::Result<Times> {
-    let payload = AddPayload::Inline(payload.clone());
-    let job = AddJob { payload, options: AddOptions::default() };
-    let began = Instant::now();
-    let added = engine.add(key, vec![job], None).await?;
-    let answered = began.elapsed();
-    let id = added.ids[0];
-    let start = tokio::time::timeout(PATIENCE, starts.recv()).await?;
-    let start = start.filter(|start| start.id == id).context("another job started")?;
-    // The next one must find the queue idle.
-    let view = engine.job_wait(&key.tenant, id, PATIENCE).await?;
-    anyhow::ensure!(view.job.state.is_ended(), "a job did not end");
-    Ok(Times { answered, handed: start.handed_at - began, started: start.at - began })
 }
