@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use crate::shell::Limit;
-use crate::torture::control::{Control, Edit};
+use crate::torture::control::{Control, EARLY_MARK, Edit};
 use crate::{needs, torture};
 
 /// What begins the command line of a cluster run.
@@ -26,18 +26,7 @@ pub(crate) static CONTROLS: [Control; 2] = [
     },
     Control {
         name: "the journal's mark moved before the insert, on PostgreSQL",
-        edits: &[Edit {
-            file: "crates/engine/src/ingest/mod.rs",
-            from: "        let insert = Insert { jobs, keys, mark, durability };\n",
-            to: "        let (none, no_keys) = (Vec::new(), Vec::new());
-        let early = Insert { jobs: none, keys: no_keys, mark, durability };
-        let moved = self.shared.store.job_insert(early).await.map_err(store_error)?;
-        if let Insertion::Behind(store_at) = moved {
-            return Ok(BatchMove::Refused { store_at });
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let insert = Insert { jobs, keys, mark: None, durability };\n",
-        }],
+        edits: EARLY_MARK,
         faults: "daemon",
         rules: "lost",
     },

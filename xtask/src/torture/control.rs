@@ -24,6 +24,20 @@ pub(crate) struct Edit {
     pub(crate) to: &'static str,
 }
 
+/// The journal's mark is moved before its jobs are in the store.
+pub(crate) const EARLY_MARK: &[Edit] = &[Edit {
+    file: "crates/engine/src/ingest/mod.rs",
+    from: "        let insert = Insert { jobs, keys, mark, durability };\n",
+    to: "        let (none, no_keys) = (Vec::new(), Vec::new());
+        let early = Insert { jobs: none, keys: no_keys, mark, durability };
+        let moved = self.shared.store.job_insert(early).await.map_err(store_error)?;
+        if let Insertion::Behind(store_at) = moved {
+            return Ok(BatchMove::Refused { store_at });
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let insert = Insert { jobs, keys, mark: None, durability };\n",
+}];
+
 pub(super) static CONTROLS: [Control; 4] = [
     Control {
         name: "tokens ignored",
@@ -44,18 +58,7 @@ pub(super) static CONTROLS: [Control; 4] = [
     },
     Control {
         name: "the mark moved before the insert",
-        edits: &[Edit {
-            file: "crates/engine/src/ingest/mod.rs",
-            from: "        let insert = Insert { jobs, keys, mark, durability };\n",
-            to: "        let (none, no_keys) = (Vec::new(), Vec::new());
-        let early = Insert { jobs: none, keys: no_keys, mark, durability };
-        let moved = self.shared.store.job_insert(early).await.map_err(store_error)?;
-        if let Insertion::Behind(store_at) = moved {
-            return Ok(BatchMove::Refused { store_at });
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let insert = Insert { jobs, keys, mark: None, durability };\n",
-        }],
+        edits: EARLY_MARK,
         faults: "kill",
         rules: "lost",
     },

@@ -16,6 +16,8 @@ use crate::volume::Volume;
 /// A server is up again after this, or something is wrong: it may have much to recover.
 const START_TIME_MAX: Duration = Duration::from_secs(90);
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// More log files than the server keeps for later.
+const LOG_FILES_MAX: u32 = 50;
 const SERVER: [&str; 1] = ["postgres"];
 
 pub(crate) struct Single {
@@ -147,8 +149,14 @@ impl Single {
         Ok(())
     }
 
+    /// No room is left, not even in the log files that the server has made in advance.
     pub(crate) fn fill_disk(&self) -> Result<()> {
-        self.disk.fill()
+        self.disk.fill()?;
+        let use_one = "SELECT pg_logical_emit_message(true, '', ''); SELECT pg_switch_wal()";
+        // The server gives up while it looks for room for the next one.
+        let noticed = (0..LOG_FILES_MAX).any(|_| self.sql(use_one).is_err());
+        ensure!(noticed, "the server has room for {LOG_FILES_MAX} log files on a full disk");
+        Ok(())
     }
 
     /// There is room again; an administrator starts a server that gave up.
