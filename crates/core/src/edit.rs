@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::handler::TypeSettings;
 use crate::id::{JobId, Sysid};
 use crate::job::{AttemptId, Extra, Job, NewJob, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::state::State;
-use crate::store::{Durability, Error};
+use crate::store::{Durability, Error, Rest};
 use crate::time::Timestamp;
 
 /// A request to change jobs by a decision on their current state.
@@ -190,7 +189,7 @@ pub struct MovedJobs {
 /// A request for due jobs by name, with a pure decision on each that is found: most urgent first,
 /// then the one that has been due the longest (within one millisecond by `Extra::tie`), then by
 /// name, then by id. Suspended types give nothing, and expired jobs are skipped, as by a claim; a
-/// type with a `concurrency` gives no more jobs than it allows to run.
+/// type with a `concurrency` or a `rate` gives no more jobs than it allows to run, or to start now.
 #[derive(Clone)]
 pub struct Take {
     pub tenant: Tenant,
@@ -209,15 +208,9 @@ pub struct Take {
     pub decide: TakeDecide,
     /// For leases that the decision makes. The engine sets it.
     pub claimant: Claimant,
-    /// How many jobs of a type with a `rate` may start now. The engine sets it.
-    pub room: RateRoom,
     /// Where an earlier search stopped that found nothing. The engine sets it.
     pub after: Option<TakeCursor>,
 }
-
-/// How many jobs of a type may start now. These starts are reserved until the take is answered. May
-/// be called more than once, with the same result.
-pub type RateRoom = Arc<dyn Fn(&TypeKey, &TypeSettings) -> u32 + Send + Sync>;
 
 /// A position in a search among the types of a tenant. Only the store that made it can read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,6 +259,9 @@ pub struct TakeAnswer {
     pub moved: MovedJobs,
     /// The `concurrency` of a type may hold back some of its jobs.
     pub full: bool,
+    /// Types that have used up their `rate` with this take; if it found nothing, those whose `rate`
+    /// holds back jobs. Sorted.
+    pub rests: Vec<Rest>,
     /// Where the search continues, if nothing was found so far: a store looks at a bounded number
     /// of types in one call.
     pub next: Option<TakeCursor>,
@@ -315,7 +311,6 @@ impl Take {
             payload_bytes_max: u64::MAX,
             decide,
             claimant: Claimant::UNSET,
-            room: Arc::new(|_, _| u32::MAX),
             after: None,
         }
     }

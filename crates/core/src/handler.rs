@@ -220,7 +220,7 @@ pub struct TypeSettings {
     pub weight: Option<u32>,
     /// Maximum number of running jobs of the type, in all daemons together.
     pub concurrency: Option<u32>,
-    /// Maximum number of starts per second in one daemon.
+    /// Maximum number of starts per second, in all daemons together.
     pub rate: Option<f64>,
     pub timeout: Option<Duration>,
     pub retry: Option<RetryPolicy>,

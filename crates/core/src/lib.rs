@@ -32,6 +32,7 @@
 //! | `log` | the lines of an attempt, and where each came from |
 //! | `sync` | locks that a panic does not poison |
 //! | `limit` | every bound of the domain, by name |
+//! | `rate` | how many jobs of a type may start now |
 //! | `range` | ranges of numbers: checked where they enter, clamped where they are read |
 //! | `fuzz` | rules that any text keeps, for the fuzzer and the tests |
 //!
@@ -60,6 +61,7 @@ pub mod name;
 pub mod network;
 pub mod outcome;
 pub mod range;
+pub mod rate;
 pub mod record;
 pub mod repeat;
 pub mod retry;

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use windlass_core::store::Rest;
 use windlass_core::sync::lock;
 use windlass_core::{Timestamp, TypeKey};
 
@@ -53,7 +55,7 @@ impl ReadySignals {
             let mut scheduler = self.scheduler();
             for (key, jobs) in &ready {
                 known &= scheduler.note(key, *jobs);
-                if !scheduler.holds_back(key) {
+                if !scheduler.rests(key) {
                     startable.push((key, *jobs));
                 }
             }
@@ -63,6 +65,15 @@ impl ReadySignals {
         }
         self.waitlist.wake(startable);
         self.dispatch_wake.notify_one();
+    }
+
+    /// The store has answered that these types rest. The dispatcher wakes workers when that is over,
+    /// and may be asleep for longer than that.
+    pub(crate) fn rest(&self, rests: &[Rest], now: Duration) {
+        if !rests.is_empty() {
+            self.scheduler().rest(rests, now);
+            self.dispatch_wake.notify_one();
+        }
     }
 
     /// A claim found a type at its limit. True if that was not known: room that came before is not

@@ -18,7 +18,7 @@ use windlass_core::retry::Verdict;
 use windlass_core::secret::{SealedSecret, SecretInfo, SecretName};
 use windlass_core::store::{
     Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
-    ChangedTypes, Changes, Claim, Claimed, Claims, DaemonRecord, Daemons, Decides, Durability,
+    ChangedTypes, Changes, Claim, ClaimAnswer, Claims, DaemonRecord, Daemons, Decides, Durability,
     EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId,
     KeyRevision, KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew,
     Requeue, Secrets, SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew,
@@ -194,7 +194,7 @@ passes_on!(Waits {
 });
 
 passes_on!(Claims {
-    fn job_claim(claim: Claim) -> Vec<Claimed>;
+    fn job_claim(claim: Claim) -> ClaimAnswer;
     fn job_renew(renew: Renew) -> Vec<LeaseRef>;
     fn lease_mine(owner: Sysid, after: Option<JobId>, limit: usize) -> Vec<LeaseRef>;
     fn lease_claimed(tokens: Vec<Token>, limit: usize) -> Vec<LeaseRef>;

@@ -81,6 +81,9 @@ CREATE TABLE type (
     settings    text,
     -- The `concurrency` of the settings.
     running_max int4,
+    -- The `rate` of the settings, and up to when it was spent, in nanoseconds.
+    rate        float8,
+    spent       int8 NOT NULL DEFAULT 0,
     -- False if it certainly has no ready jobs. It may be true without any: that costs an empty
     -- claim, which sets it to false.
     open        bool NOT NULL DEFAULT false,

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use futures_util::future::try_join3;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::limit::{BATCH_JOBS_MAX, RATE};
+use windlass_core::rate::Spent;
 use windlass_core::state::{self, Event};
-use windlass_core::store::{Claim, Claimed, Hold, Pick};
+use windlass_core::store::{Claim, ClaimAnswer, Claimed, Hold, Pick, Rest};
 use windlass_core::time::Timestamp;
 use windlass_core::{HandlerId, Job, Lease, Payload, TypeKey};
 
@@ -85,7 +86,7 @@ const FRONT: &str = concat!(
 
 /// `None` if no requested job is ready, but some may be among the due jobs that are not promoted
 /// yet, or behind those that were skipped: then `write_when_ready` tries again.
-pub(crate) async fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Claimed>>> {
+pub(crate) async fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<ClaimAnswer>> {
     let keys: Vec<_> = claim.picks.iter().map(|pick| pick.key.clone()).collect();
     let (owner, token) = (claim.owner, claim.token);
     // None of these waits for the answer to another.
@@ -112,15 +113,19 @@ pub(crate) async fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<V
         bytes_left: claim.payload_bytes_max,
         skips_left: SKIPPED_MAX,
     };
+    let mut rests = Vec::new();
     for (pick, type_id) in claim.picks.iter().zip(&type_ids) {
         if claiming.bytes_left == 0 {
             break;
         }
         let of_type = type_id.and_then(|id| types.get_mut(&id)).filter(|t| !t.suspended);
         if let Some(of_type) = of_type {
+            let before = claiming.claimed.len();
             claiming.pick(tx, pick, of_type).await?;
+            rests.extend(of_type.rest(&pick.key, claiming.claimed.len() - before, tx.now));
         }
     }
+    note_spent(tx, &types).await?;
     claiming.note_left(tx, &types).await?;
     let Claiming { claimed, skips_left, .. } = claiming;
     lease::add_all(tx, &lease, boot, claimed.iter().map(|(claimed, id)| (&claimed.job, *id)))
@@ -128,7 +133,8 @@ pub(crate) async fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<V
     let claimed: Vec<Claimed> = claimed.into_iter().map(|(claimed, _)| claimed).collect();
     note_claimed(tx, &types).await?;
     let more_behind = skips_left == 0 || (more_due && is_any_deferred(tx, &types).await?);
-    Ok((!claimed.is_empty() || !more_behind).then_some(claimed))
+    let answers = !claimed.is_empty() || !more_behind;
+    Ok(answers.then_some(ClaimAnswer { jobs: claimed, rests }))
 }
 
 /// Until when the beat of the claim lasts; checks that it is the caller's.
@@ -145,26 +151,50 @@ pub(crate) struct Claimable {
     pub(crate) suspended: bool,
     handler: Option<HandlerId>,
     claimed_at: Option<i64>,
-    /// Whether it has a `concurrency`.
+    /// Whether it has a `concurrency` or a `rate`.
     limited: bool,
     /// How many more of its jobs may run.
     pub(crate) room: u64,
+    /// Its `rate`, and what has been spent of it.
+    pub(crate) rate: Option<(f64, Spent)>,
     /// How many of its jobs this claim started.
     started: usize,
+}
+
+impl Claimable {
+    /// How many more of its jobs may start now.
+    pub(crate) fn starts_left(&self, now: Timestamp) -> u32 {
+        self.rate.map_or(u32::MAX, |(rate, spent)| spent.left(rate, now))
+    }
+
+    /// Its rest after a claim that started so many of its jobs, if its rate is used up.
+    pub(crate) fn rest(&self, key: &TypeKey, started: usize, now: Timestamp) -> Option<Rest> {
+        Rest::of(key, self.rate?, started as u32, now)
+    }
+
+    /// So many of its jobs have started; `note_spent` writes it down.
+    pub(crate) fn spend(&mut self, jobs: usize, now: Timestamp) {
+        self.started += jobs;
+        if let Some((rate, spent)) = &mut self.rate {
+            *spent = spent.after(jobs as u32, *rate, now);
+        }
+    }
 }
 
 const CLAIMABLE: &str = "
     SELECT t.id, t.suspended, t.handler_id, t.claimed_at, t.running_max,
            CASE WHEN t.running_max IS NULL THEN 0
-                ELSE (SELECT count(*) FROM lease l WHERE l.type_id = t.id) END
+                ELSE (SELECT count(*) FROM lease l WHERE l.type_id = t.id) END,
+           t.rate, t.spent
       FROM type t WHERE t.id = ANY ($1)";
 /// The same without the leases of types with a limit: these are counted under a lock.
 const NAMED: &str = "
-    SELECT t.id, t.suspended, t.handler_id, t.claimed_at, t.running_max, 0::int8, t.tenant, t.name
+    SELECT t.id, t.suspended, t.handler_id, t.claimed_at, t.running_max, 0::int8, t.rate, t.spent,
+           t.tenant, t.name
       FROM unnest($1::text[], $2::text[]) AS k (tenant, name)
       JOIN type t ON t.tenant = k.tenant AND t.name = k.name";
 const LOCK_LIMITED: &str = "
-    SELECT id FROM type WHERE id = ANY ($1) AND running_max IS NOT NULL
+    SELECT id FROM type WHERE id = ANY ($1) AND (running_max IS NOT NULL OR rate IS NOT NULL)
      ORDER BY id FOR NO KEY UPDATE";
 
 /// What a claim needs to know about these types. Those with a limit are locked: no other claim
@@ -175,12 +205,16 @@ pub(crate) async fn claimable(
 ) -> Result<HashMap<i32, Claimable>> {
     let ids: Vec<i32> =
         type_ids.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
-    let mut rows = tx.query(CLAIMABLE, &[&ids]).await?;
-    if rows.iter().map(limit).collect::<Result<Vec<_>>>()?.iter().any(Option::is_some) {
+    let types = read_claimable(tx, &ids).await?;
+    if types.values().any(|of_type| of_type.limited) {
         tx.execute(LOCK_LIMITED, &[&ids]).await?;
-        rows = tx.query(CLAIMABLE, &[&ids]).await?;
+        return read_claimable(tx, &ids).await;
     }
-    rows.iter().map(decode).collect()
+    Ok(types)
+}
+
+async fn read_claimable(tx: &Tx<'_>, ids: &[i32]) -> Result<HashMap<i32, Claimable>> {
+    tx.query(CLAIMABLE, &[&ids]).await?.iter().map(decode).collect()
 }
 
 /// The ids of these types, in the same order, and what a claim needs to know about those that
@@ -192,17 +226,15 @@ async fn named(
     let (tenants, names) = type_row::columns(keys);
     let rows = tx.query(NAMED, &[&tenants, &names]).await?;
     let types = rows.iter().map(decode).collect::<Result<_>>()?;
-    let id = |row: &Row| Ok((row::type_key(row.try_get(6)?, row.try_get(7)?)?, row.try_get(0)?));
+    let id = |row: &Row| Ok((row::type_key(row.try_get(8)?, row.try_get(9)?)?, row.try_get(0)?));
     let ids: HashMap<TypeKey, i32> = rows.iter().map(id).collect::<Result<_>>()?;
     Ok((keys.iter().map(|key| ids.get(key).copied()).collect(), types))
 }
 
-fn limit(row: &Row) -> Result<Option<i32>> {
-    Ok(row.try_get(4)?)
-}
-
 fn decode(row: &Row) -> Result<(i32, Claimable)> {
-    let (most, running) = (limit(row)?, row.try_get::<_, i64>(5)?);
+    let (most, running) = (row.try_get::<_, Option<i32>>(4)?, row.try_get::<_, i64>(5)?);
+    let (rate, spent) = (row.try_get::<_, Option<f64>>(6)?, Spent(row.try_get(7)?));
+    let rate = rate.map(|rate| (RATE.clamp(rate), spent));
     let room = |most: i32| (i64::from(most) - running).max(0) as u64;
     let type_id = row.try_get(0)?;
     let of_type = Claimable {
@@ -210,8 +242,9 @@ fn decode(row: &Row) -> Result<(i32, Claimable)> {
         suspended: row.try_get(1)?,
         handler: row.try_get::<_, Option<i64>>(2)?.map(row::job_id).transpose()?,
         claimed_at: row.try_get(3)?,
-        limited: most.is_some(),
+        limited: most.is_some() || rate.is_some(),
         room: most.map_or(u64::MAX, room),
+        rate,
         started: 0,
     };
     Ok((type_id, of_type))
@@ -243,7 +276,12 @@ struct Picked {
 impl Claiming {
     async fn pick(&mut self, tx: &mut Tx<'_>, pick: &Pick, of_type: &mut Claimable) -> Result<()> {
         let before = self.claimed.len();
-        let limit = (pick.limit as usize).min(BATCH_JOBS_MAX - before);
+        let starts_left = of_type.starts_left(tx.now);
+        if starts_left == 0 {
+            // It is open all the same.
+            return Ok(());
+        }
+        let limit = (pick.limit.min(starts_left) as usize).min(BATCH_JOBS_MAX - before);
         let full = before + limit.min(usize::try_from(of_type.room).unwrap_or(usize::MAX));
         let mut ready = 0;
         if let Some(floor) = pick.floor {
@@ -252,7 +290,7 @@ impl Claiming {
         }
         ready = self.take(tx, of_type, 0, full, ready).await?;
         let started = self.claimed.len() - before;
-        of_type.started += started;
+        of_type.spend(started, tx.now);
         of_type.room -= if of_type.room == u64::MAX { 0 } else { started as u64 };
         let (type_id, after) = (of_type.type_id, self.claimed.len());
         self.picked.push(Picked { type_id, before, after, ready });
@@ -374,6 +412,21 @@ async fn note_claimed(tx: &mut Tx<'_>, types: &HashMap<i32, Claimable>) -> Resul
     };
     let old = types.values().filter(is_old).map(|of_type| of_type.type_id).collect();
     note_asked(tx, &old).await
+}
+
+const NOTE_SPENT: &str = "
+    UPDATE type t SET spent = k.spent FROM unnest($1::int4[], $2::int8[]) AS k (id, spent)
+     WHERE t.id = k.id";
+
+/// Writes down what the started jobs have spent of the rates of their types, which are locked.
+pub(crate) async fn note_spent(tx: &mut Tx<'_>, types: &HashMap<i32, Claimable>) -> Result<()> {
+    let spent = |of_type: &Claimable| Some((of_type.type_id, of_type.rate?.1.0));
+    let started = types.values().filter(|of_type| of_type.started > 0);
+    let (ids, spent): (Vec<i32>, Vec<i64>) = started.filter_map(spent).unzip();
+    if !ids.is_empty() {
+        tx.later(NOTE_SPENT, values![ids, spent]).await?;
+    }
+    Ok(())
 }
 
 /// A daemon or worker asked for jobs of these types, so they are not unhandled.

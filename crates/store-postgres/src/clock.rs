@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use windlass_core::rate::NANOS_PER_MS;
 use windlass_core::store::Durability;
 use windlass_core::sync::lock;
 use windlass_core::time::{Clock, Timestamp};
@@ -126,6 +127,8 @@ async fn shift(tx: &mut Tx<'_>, step: i64) -> Result<()> {
     tx.execute("UPDATE sysid SET expires_at = expires_at + $1", &[&step]).await?;
     let leases = "UPDATE lease SET expires_at = expires_at + $1 WHERE expires_at < $2";
     tx.execute(leases, &[&step, &Timestamp::NEVER.ms()]).await?;
+    let spent = "UPDATE type SET spent = spent + $1 WHERE spent <> 0 AND rate IS NOT NULL";
+    tx.execute(spent, &[&(step * NANOS_PER_MS)]).await?;
     tx.execute("UPDATE piece_waiting SET put_at = put_at + $1", &[&step]).await?;
     let next = "SELECT id FROM deferred ORDER BY run_at, id LIMIT $1";
     let rows = tx.query(next, &[&WAITS_MOVED_MAX]).await?;

@@ -7,8 +7,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use windlass_core::edit::{Names, Take, TakeCursor};
 use windlass_core::glob::Pattern;
-use windlass_core::handler::TypeSettings;
 use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::store::Rest;
 use windlass_core::time::Timestamp;
 use windlass_core::{TypeKey, TypeName};
 
@@ -17,7 +17,6 @@ use crate::error::Result;
 use crate::queue::QueueKey;
 use crate::row::{self, HIDDEN_RANK};
 use crate::tx::Tx;
-use crate::type_row;
 
 /// Types whose names one call looks at.
 const TYPES_MAX: usize = 10_000;
@@ -37,18 +36,15 @@ pub(crate) struct Found {
     pub(crate) any_expired: bool,
     /// The `concurrency` or `rate` of a type held back some of its jobs.
     pub(crate) full: bool,
+    /// The types that were found, and those whose rate holds back jobs.
+    pub(crate) types: HashMap<i32, Claimable>,
+    pub(crate) rests: Vec<Rest>,
     /// Where the next search continues, if this one reached its bound and found nothing.
     pub(crate) next: Option<TakeCursor>,
 }
 
-/// A type that matches, and what is set for it.
-struct Source {
-    name: TypeName,
-    settings: Option<TypeSettings>,
-}
-
-/// The types that are searched, by their ids.
-type Sources = HashMap<i32, Source>;
+/// The names of the types that are searched, by their ids.
+type Sources = HashMap<i32, TypeName>;
 
 pub(crate) async fn search(tx: &mut Tx<'_>, take: &Take) -> Result<Found> {
     let (mut sources, next) = sources(tx, take).await?;
@@ -60,7 +56,7 @@ pub(crate) async fn search(tx: &mut Tx<'_>, take: &Take) -> Result<Found> {
     let any_expired = withhold_expired(tx, &sources).await?;
     let fronts = fronts(tx, take, &sources, &types).await?;
     let mut wanted = Vec::new();
-    let mut room = Rooms::new(take, &sources, &types);
+    let mut room = Rooms::new(&types, tx.now);
     for key in fronts.into_iter().take(take.limit as usize + SPARE) {
         match room.take(key.type_id) {
             true => wanted.push(key),
@@ -68,15 +64,20 @@ pub(crate) async fn search(tx: &mut Tx<'_>, take: &Take) -> Result<Found> {
         }
     }
     full |= room.is_any_used_up();
+    let rest = |id: &i32| {
+        let key = TypeKey { tenant: take.tenant.clone(), name: sources[id].clone() };
+        types[id].rest(&key, 0, tx.now)
+    };
+    let rests = room.left.keys().filter_map(rest).collect();
     let next = next.filter(|_| wanted.is_empty());
-    Ok(Found { wanted, any_expired, full, next })
+    Ok(Found { wanted, any_expired, full, types, rests, next })
 }
 
 const NAMED: &str = "
-    SELECT t.id, t.name, t.settings FROM type t WHERE t.tenant = $1 AND t.name = ANY ($2)";
+    SELECT t.id, t.name FROM type t WHERE t.tenant = $1 AND t.name = ANY ($2)";
 /// Open types, and those with hidden jobs, which are few.
 const BY_NAME: &str = "
-    SELECT t.id, t.name, t.settings FROM type t
+    SELECT t.id, t.name FROM type t
      WHERE t.tenant = $1 AND t.name >= $2 AND t.name > $3
        AND (t.open OR ($4 AND EXISTS (
             SELECT FROM job j WHERE j.type_id = t.id AND j.state = 0 AND j.parts & 64 <> 0)))
@@ -115,9 +116,7 @@ fn decoded(rows: &[Row], matches: impl Fn(&str) -> bool) -> Result<Sources> {
             continue;
         }
         let Some(name) = row::type_name(Some(name))? else { continue };
-        let text: Option<&str> = row.try_get(2)?;
-        let settings = text.map(|text| type_row::settings(Some(text))).transpose()?;
-        sources.insert(row.try_get(0)?, Source { name, settings });
+        sources.insert(row.try_get(0)?, name);
     }
     Ok(sources)
 }
@@ -140,7 +139,7 @@ async fn fronts(
     sources: &Sources,
     types: &HashMap<i32, Claimable>,
 ) -> Result<Vec<QueueKey>> {
-    let is_limited = |id: &i32| types[id].room != u64::MAX || has_rate(&sources[id]);
+    let is_limited = |id: &i32| types[id].room != u64::MAX || types[id].rate.is_some();
     let (limited, free): (Vec<i32>, Vec<i32>) = sources.keys().copied().partition(is_limited);
     let rank = take.priority.map(|priority| row::rank(priority, 0));
     let (lowest, highest) = (rank.unwrap_or(0), rank.unwrap_or(HIDDEN_RANK - 1));
@@ -165,43 +164,32 @@ async fn fronts(
         }
     }
     let place = |key: &QueueKey| {
-        (key.rank % HIDDEN_RANK, key.run_at, key.tie, &sources[&key.type_id].name, key.id)
+        (key.rank % HIDDEN_RANK, key.run_at, key.tie, &sources[&key.type_id], key.id)
     };
     fronts.sort_by(|one, other| place(one).cmp(&place(other)));
     Ok(fronts)
 }
 
-fn has_rate(source: &Source) -> bool {
-    source.settings.as_ref().is_some_and(|settings| settings.rate.is_some())
-}
-
-/// How many more jobs may be taken of each type.
+/// How many more jobs may be taken of each type that has jobs.
 struct Rooms<'a> {
-    take: &'a Take,
-    sources: &'a Sources,
     types: &'a HashMap<i32, Claimable>,
+    now: Timestamp,
     left: HashMap<i32, u64>,
 }
 
 impl<'a> Rooms<'a> {
-    fn new(take: &'a Take, sources: &'a Sources, types: &'a HashMap<i32, Claimable>) -> Self {
-        Rooms { take, sources, types, left: HashMap::new() }
+    fn new(types: &'a HashMap<i32, Claimable>, now: Timestamp) -> Self {
+        Rooms { types, now, left: HashMap::new() }
     }
 
-    /// Whether another job of this type may be taken. The engine is asked for the room of a `rate`
-    /// only now: that reserves starts, which others cannot have meanwhile.
+    /// Whether another job of this type may be taken.
     fn take(&mut self, type_id: i32) -> bool {
-        let left = self.left.entry(type_id).or_insert_with(|| {
-            let source = &self.sources[&type_id];
-            let room = self.types[&type_id].room;
-            match source.settings.as_ref().filter(|settings| settings.rate.is_some()) {
-                Some(settings) => {
-                    let (tenant, name) = (self.take.tenant.clone(), source.name.clone());
-                    room.min((self.take.room)(&TypeKey { tenant, name }, settings).into())
-                }
-                None => room,
-            }
-        });
+        let of_type = &self.types[&type_id];
+        let room = || match of_type.rate {
+            Some(_) => of_type.room.min(of_type.starts_left(self.now).into()),
+            None => of_type.room,
+        };
+        let left = self.left.entry(type_id).or_insert_with(room);
         let has_room = *left > 0;
         *left = left.saturating_sub(u64::from(*left != u64::MAX));
         has_room

@@ -1,11 +1,11 @@
 //! Takes: hands out due jobs by name; a decision says what becomes of each.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use tokio_postgres::types::ToSql;
 use windlass_core::edit::{FullJob, Take, TakeAnswer, TakeRoom, TakenJob};
 use windlass_core::limit::CHILDREN_SHOWN_MAX;
-use windlass_core::{Job, JobId, Payload, State};
+use windlass_core::{Job, JobId, Payload, State, TypeKey};
 
 use crate::claim;
 use crate::edit;
@@ -25,7 +25,8 @@ pub(crate) async fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Take
     let more_due = queue::promote_if_due(tx).await?;
     // Only open types are searched.
     tx.announce().await?;
-    let Found { wanted, any_expired, full, next } = search::search(tx, take).await?;
+    let Found { wanted, any_expired, full, mut types, rests, next } =
+        search::search(tx, take).await?;
     if wanted.is_empty() && (more_due || any_expired) {
         return Ok(None);
     }
@@ -36,11 +37,18 @@ pub(crate) async fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Take
     }
     let (mut took, mut any_damaged) = (TakeAnswer { full, next, ..TakeAnswer::default() }, false);
     let mut room = TakeRoom::of(take);
+    // By type: its id, and how many of its jobs.
+    let mut given: BTreeMap<TypeKey, (i32, usize)> = BTreeMap::new();
     for key in wanted.iter().filter(|key| locked.contains(&key.id)) {
         let candidate = Candidate::read(tx, key.id, take.payload_bytes_max).await;
         match row::unless_damaged(key.id, candidate)? {
             Some(candidate) if !room.has_place(candidate.payloads()) => break,
-            Some(candidate) => take_one(tx, candidate, take, &mut took).await?,
+            Some(candidate) => {
+                let type_key = candidate.before.job.key.clone();
+                if take_one(tx, candidate, take, &mut took).await? {
+                    given.entry(type_key).or_insert((key.type_id, 0)).1 += 1;
+                }
+            }
             None => {
                 any_damaged = true;
                 queue::remove(tx, *key).await?;
@@ -54,6 +62,18 @@ pub(crate) async fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Take
         return Ok(None);
     }
     took.moved.tidy();
+    for (type_id, jobs) in given.values() {
+        types.entry(*type_id).and_modify(|of_type| of_type.spend(*jobs, tx.now));
+    }
+    claim::note_spent(tx, &types).await?;
+    if !took.given.is_empty() || took.kept > 0 {
+        let rest =
+            |(key, jobs): (&TypeKey, &(i32, usize))| types[&jobs.0].rest(key, jobs.1, tx.now);
+        took.rests = given.iter().filter_map(rest).collect();
+    } else {
+        took.rests = rests;
+        took.rests.sort_by(|one, other| one.key.cmp(&other.key));
+    }
     Ok(Some(took))
 }
 
@@ -112,12 +132,13 @@ impl Candidate {
     }
 }
 
+/// Returns whether the caller gets the job.
 async fn take_one(
     tx: &mut Tx<'_>,
     candidate: Candidate,
     take: &Take,
     took: &mut TakeAnswer,
-) -> Result<()> {
+) -> Result<bool> {
     let Candidate { stored, before, parent, finished, cancelled } = candidate;
     let decision = take.decision(&before, tx.now)?;
     let job = put::put(tx, &stored, &decision.put, &mut took.moved).await?;
@@ -127,7 +148,7 @@ async fn take_one(
     } else {
         took.kept += 1;
     }
-    Ok(())
+    Ok(decision.give)
 }
 
 /// A payload that does not fit is not read.

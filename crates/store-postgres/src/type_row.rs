@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use windlass_core::handler::TypeSettings;
 use windlass_core::name::TypeKey;
+use windlass_core::rate::Spent;
 use windlass_core::record;
 
 use crate::connection::Session;
@@ -58,8 +59,13 @@ pub(crate) async fn settings_put(
 ) -> Result<()> {
     let id = tx.ensure_type(key).await?;
     let most = settings.concurrency.map(|most| i32::try_from(most).unwrap_or(i32::MAX));
-    let set = "UPDATE type SET settings = $2, running_max = $3 WHERE id = $1";
-    tx.execute(set, &[&id, &record::settings_to_text(settings), &most]).await?;
+    let before = "SELECT rate, spent FROM type WHERE id = $1 FOR NO KEY UPDATE";
+    let before = tx.query_one(before, &[&id]).await?;
+    let spent = Spent(before.try_get(1)?).follow(before.try_get(0)?, settings.rate, tx.now);
+    let set = "
+        UPDATE type SET settings = $2, running_max = $3, rate = $4, spent = $5 WHERE id = $1";
+    let text = record::settings_to_text(settings);
+    tx.execute(set, &[&id, &text, &most, &settings.rate, &spent.0]).await?;
     tx.type_changed(id).await
 }
 

@@ -69,7 +69,7 @@ async fn main() {
             hold: Hold::For(Duration::from_secs(10)),
             payload_bytes_max: u64::MAX,
         };
-        assert_eq!(store.job_claim(claim).await.expect("a claim").len(), 1);
+        assert_eq!(store.job_claim(claim).await.expect("a claim").jobs.len(), 1);
         waits.push(asked.elapsed());
     }
     let claims = waits.len();

@@ -112,7 +112,7 @@ async fn cycles(
         let token = grant.boot.token((round * CALLERS + caller) as i64);
         let (owner, hold) = (grant.sysid, Hold::Beat(grant.boot));
         let claim = Claim { picks: vec![pick], owner, token, hold, payload_bytes_max: u64::MAX };
-        let claimed = store.job_claim(claim).await.expect("a claim");
+        let claimed = store.job_claim(claim).await.expect("a claim").jobs;
         let settlements = claimed.iter().map(done).collect();
         let answer = store.job_settle(settlements, durability).await.expect("settled");
         settled += answer.settled.len();

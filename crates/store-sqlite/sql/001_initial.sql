@@ -69,6 +69,9 @@ CREATE TABLE type (
     head_tie    INTEGER,
     -- The `concurrency` of the settings.
     running_max INTEGER,
+    -- The `rate` of the settings, and up to when it was spent, in nanoseconds.
+    rate        REAL,
+    spent       INTEGER NOT NULL DEFAULT 0,
     -- The next three are written only when they change, so that the indexes over them are not
     -- updated with the counters. `open`: a claim would get a job of this type.
     open        INTEGER NOT NULL DEFAULT 0,

@@ -5,9 +5,10 @@
 use bytes::Bytes;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
 use windlass_core::job::Token;
-use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::limit::{BATCH_JOBS_MAX, RATE};
+use windlass_core::rate::Spent;
 use windlass_core::state::{self, Event};
-use windlass_core::store::{Claim, Claimed, Hold, LeaseRef, Renew};
+use windlass_core::store::{Claim, ClaimAnswer, Claimed, Hold, LeaseRef, Renew, Rest};
 use windlass_core::time::Timestamp;
 use windlass_core::{HandlerId, Job, JobId, Lease, Payload, State, Sysid, TypeKey};
 
@@ -41,7 +42,7 @@ const SKIPPED_MAX: usize = 1000;
 
 /// `None` if no requested job is ready, but some may be among the due jobs that are not promoted
 /// yet, or behind those that were skipped: then `write_when_ready` tries again.
-pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Claimed>>> {
+pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<ClaimAnswer>> {
     let more_due = queue::promote(tx)?;
     let now = tx.now;
     let conn = tx.conn;
@@ -63,6 +64,7 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         bytes_left: claim.payload_bytes_max,
         skips_left: SKIPPED_MAX,
     };
+    let mut rests = Vec::new();
     for pick in &claim.picks {
         if claiming.bytes_left == 0 {
             break;
@@ -71,7 +73,14 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         let Some(type_id) = tx.types.find(conn, &pick.key)? else { continue };
         let Some(of_type) = unless_suspended(conn, type_id)? else { continue };
         let room = of_type.room(tx.pending(type_id, Counter::Running));
-        let limit = (pick.limit as usize).min(BATCH_JOBS_MAX - before);
+        let starts_left = of_type.starts_left(now);
+        if starts_left == 0 {
+            // It is open all the same.
+            rests.extend(of_type.rest(&pick.key, now));
+            continue;
+        }
+        let limit = pick.limit.min(starts_left) as usize;
+        let limit = limit.min(BATCH_JOBS_MAX - before);
         let full = before + limit.min(usize::try_from(room).unwrap_or(usize::MAX));
         let picked = Picked { key: &pick.key, type_id, handler: of_type.handler };
         if let Some(floor) = pick.floor {
@@ -84,6 +93,7 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
             continue;
         }
         tx.claimed(type_id, started, now);
+        rests.extend(spend(tx, type_id, &pick.key, of_type.rate, started)?);
         let ready = of_type.ready + tx.pending(type_id, Counter::Ready);
         let left = ready.min(room.saturating_sub(started as i64)).max(0) as u64;
         if left == 0 {
@@ -93,7 +103,23 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
     }
     let Claiming { claimed, skips_left, .. } = claiming;
     let more_behind = skips_left == 0 || (more_due && is_any_deferred(tx, claim)?);
-    Ok((!claimed.is_empty() || !more_behind).then_some(claimed))
+    let answers = !claimed.is_empty() || !more_behind;
+    Ok(answers.then_some(ClaimAnswer { jobs: claimed, rests }))
+}
+
+/// So many jobs of a type have started, which has this rate. Returns its rest, if that uses it up.
+pub(crate) fn spend(
+    tx: &Tx<'_>,
+    type_id: i64,
+    key: &TypeKey,
+    rated: Option<(f64, Spent)>,
+    jobs: usize,
+) -> Result<Option<Rest>> {
+    let Some((rate, spent)) = rated else { return Ok(None) };
+    let spent = spent.after(jobs as u32, rate, tx.now);
+    let set = "UPDATE type SET spent = ?2 WHERE id = ?1";
+    tx.conn.prepare_cached(set)?.execute([type_id, spent.0])?;
+    Ok(Rest::of(key, (rate, spent), jobs as u32, tx.now))
 }
 
 /// Whether a requested type has deferred jobs.
@@ -146,7 +172,8 @@ pub(crate) struct Claimable {
     ready: i64,
     running: i64,
     running_max: Option<i64>,
-    pub(crate) has_settings: bool,
+    /// Its `rate`, and what has been spent of it.
+    pub(crate) rate: Option<(f64, Spent)>,
 }
 
 impl Claimable {
@@ -154,11 +181,21 @@ impl Claimable {
     pub(crate) fn room(&self, pending: i64) -> i64 {
         self.running_max.map_or(i64::MAX, |most| (most - self.running - pending).max(0))
     }
+
+    /// How many more of its jobs may start now.
+    pub(crate) fn starts_left(&self, now: Timestamp) -> u32 {
+        self.rate.map_or(u32::MAX, |(rate, spent)| spent.left(rate, now))
+    }
+
+    /// Its rest, if it had used up its rate before.
+    pub(crate) fn rest(&self, key: &TypeKey, now: Timestamp) -> Option<Rest> {
+        Rest::of(key, self.rate?, 0, now)
+    }
 }
 
 /// `None` for a suspended type. Read every time, because another process may change it.
 pub(crate) fn unless_suspended(conn: &Connection, type_id: i64) -> Result<Option<Claimable>> {
-    let find = "SELECT suspended, handler_id, ready, running, running_max, settings IS NOT NULL
+    let find = "SELECT suspended, handler_id, ready, running, running_max, rate, spent
                   FROM type WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
     let mut rows = find.query([type_id])?;
@@ -169,7 +206,10 @@ pub(crate) fn unless_suspended(conn: &Connection, type_id: i64) -> Result<Option
     }
     let handler = row.get::<_, Option<i64>>(1)?.map(row::job_id).transpose()?;
     let (ready, running, running_max) = (row.get(2)?, row.get(3)?, row.get(4)?);
-    Ok(Some(Claimable { handler, ready, running, running_max, has_settings: row.get(5)? }))
+    let rate: Option<f64> = row.get(5)?;
+    let spent = Spent(row.get(6)?);
+    let rate = rate.map(|rate| (RATE.clamp(rate), spent));
+    Ok(Some(Claimable { handler, ready, running, running_max, rate }))
 }
 
 /// A type from which jobs are claimed.

@@ -3,6 +3,7 @@
 //! after that shifts everything that stands for a duration by the same step.
 
 use rusqlite::{Connection, params};
+use windlass_core::rate::NANOS_PER_MS;
 use windlass_core::time::{Clock, Moment, Timestamp};
 
 use crate::change;
@@ -72,6 +73,8 @@ pub(crate) fn follow(tx: &mut Tx<'_>, moment: Moment, step: i64) -> Result<()> {
     conn.prepare_cached("UPDATE sysid SET expires_at = expires_at + ?1")?.execute([step])?;
     let leases = "UPDATE lease SET expires_at = expires_at + ?1 WHERE expires_at < ?2";
     conn.prepare_cached(leases)?.execute([step, Timestamp::NEVER.ms()])?;
+    let spent = "UPDATE type SET spent = spent + ?1 WHERE spent <> 0 AND rate IS NOT NULL";
+    conn.prepare_cached(spent)?.execute([step * NANOS_PER_MS])?;
     conn.prepare_cached("UPDATE piece_waiting SET put_at = put_at + ?1")?.execute([step])?;
     let next = "SELECT id FROM deferred ORDER BY run_at, id LIMIT ?1";
     for id in change::ids(conn, next, [WAITS_MOVED_MAX])? {

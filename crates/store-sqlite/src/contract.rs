@@ -18,7 +18,7 @@ use windlass_core::name::{Tenant, TypeKey, TypeName};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
     Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
-    ChangedTypes, Changes, Claim, Claimed, Claims, DaemonRecord, Daemons, Decides, Durability,
+    ChangedTypes, Changes, Claim, ClaimAnswer, Claims, DaemonRecord, Daemons, Decides, Durability,
     EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId,
     KeyRevision, KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew,
     Requeue, SettleAnswer, Settled, Settlement, Settles, SqlAnswer, SqlAsk, SqlStore, Store,
@@ -152,7 +152,7 @@ impl Waits for SqliteStore {
 
 #[async_trait]
 impl Claims for SqliteStore {
-    async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
+    async fn job_claim(&self, claim: Claim) -> Result<ClaimAnswer, Error> {
         let jobs = claim.picks.iter().map(|pick| pick.limit as usize).sum();
         self.write_when_ready(jobs, move |tx| claim::job_claim(tx, &claim)).await
     }

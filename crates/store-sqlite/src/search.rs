@@ -4,12 +4,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::edit::{Names, Take, TakeCursor};
 use windlass_core::glob::Pattern;
 use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::store::Rest;
 use windlass_core::time::Timestamp;
 use windlass_core::{TypeKey, TypeName};
 
@@ -18,7 +20,6 @@ use crate::error::Result;
 use crate::queue::QueueKey;
 use crate::row;
 use crate::tx::Tx;
-use crate::type_row;
 
 /// Ready jobs that one take looks at, including those that it skips because they are too large or
 /// have expired.
@@ -39,6 +40,8 @@ pub(crate) struct Found {
     pub(crate) expired: Vec<QueueKey>,
     /// A type's limit held back some of its jobs.
     pub(crate) full: bool,
+    /// Types whose rate holds back jobs.
+    pub(crate) rests: Vec<Rest>,
     /// Where the next search continues, if this one reached its bound and found nothing.
     pub(crate) next: Option<TakeCursor>,
 }
@@ -69,8 +72,9 @@ pub(crate) struct Search<'a> {
     looks: usize,
     /// How many more jobs may be taken of types with a limit or a rate.
     room: HashMap<Arc<str>, u32>,
-    /// Types with settings whose `rate` was asked for.
-    rates_asked: HashSet<i64>,
+    /// Types with a limit whose `rate` was looked at.
+    rated: HashSet<i64>,
+    rests: Vec<Rest>,
     /// The `concurrency` or `rate` of a type held back some of its jobs.
     full: bool,
     /// The types to search, if they are given by a pattern.
@@ -110,7 +114,8 @@ impl<'a> Search<'a> {
             expired: Vec::new(),
             looks: LOOK_MAX,
             room: HashMap::new(),
-            rates_asked: HashSet::new(),
+            rated: HashSet::new(),
+            rests: Vec::new(),
             full: false,
             pattern: None,
         };
@@ -163,7 +168,7 @@ impl<'a> Search<'a> {
     fn open(&mut self, type_id: i64, name: &str, hidden: bool) -> Result<bool> {
         let name: Arc<str> = Arc::from(name);
         let Some(of_type) = claim::unless_suspended(self.conn, type_id)? else { return Ok(false) };
-        let limited = of_type.room(0) != i64::MAX || of_type.has_settings;
+        let limited = of_type.room(0) != i64::MAX || of_type.rate.is_some();
         if limited && !self.room.contains_key(&name) {
             let room = u32::try_from(of_type.room(0)).unwrap_or(u32::MAX);
             self.full |= room == 0;
@@ -175,23 +180,14 @@ impl<'a> Search<'a> {
         let behind = [self.rank.unwrap_or(i64::MIN), i64::MIN, i64::MIN, i64::MIN];
         self.sources.push(Source { type_id, name: name.clone(), hidden, behind });
         let found = self.advance(self.sources.len() - 1)?;
-        // Only now: to ask is to reserve starts, which others cannot have meanwhile.
-        if limited && found && self.rates_asked.insert(type_id) {
-            let rate = self.rate_room(type_id, &name)?;
-            self.room.entry(name.clone()).and_modify(|room| *room = rate.min(*room));
+        // Only now: a rest of a type that has nothing to give is of no interest.
+        if found && limited && self.rated.insert(type_id) {
+            let key = row::type_key::<Infallible>(Ok(self.take.tenant.as_str()), Ok(&name))?;
+            self.rests.extend(of_type.rest(&key, self.now));
+            let left = of_type.starts_left(self.now);
+            self.room.entry(name.clone()).and_modify(|room| *room = left.min(*room));
         }
         Ok(self.room.get(&name) != Some(&0))
-    }
-
-    /// How many jobs of the type its `rate` allows; asks the engine.
-    fn rate_room(&self, type_id: i64, name: &str) -> Result<u32> {
-        let settings = type_row::settings_of(self.conn, type_id)?;
-        if settings.rate.is_none() {
-            return Ok(u32::MAX);
-        }
-        let key =
-            row::type_key::<std::convert::Infallible>(Ok(self.take.tenant.as_str()), Ok(name))?;
-        Ok((self.take.room)(&key, &settings))
     }
 
     /// Reads the next job of a queue; false if there is none.
@@ -274,7 +270,7 @@ impl<'a> Search<'a> {
         }
         let next = next.filter(|_| wanted.is_empty());
         let full = self.full || self.room.values().any(|room| *room == 0);
-        Ok(Found { wanted, expired: self.expired, full, next })
+        Ok(Found { wanted, expired: self.expired, full, rests: self.rests, next })
     }
 
     /// The parameters of `FRONTS`: where the search begins.

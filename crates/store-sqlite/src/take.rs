@@ -1,8 +1,11 @@
 //! Takes: hands out due jobs by name; a decision says what becomes of each.
 
+use std::collections::BTreeMap;
+
 use rusqlite::Connection;
 use windlass_core::edit::{FullJob, Take, TakeAnswer, TakeRoom, TakenJob};
 use windlass_core::limit::CHILDREN_SHOWN_MAX;
+use windlass_core::store::Rest;
 use windlass_core::{Job, JobId, Payload, State};
 
 use crate::claim;
@@ -23,7 +26,7 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
     // The search reads counters and fronts from the rows of types.
     tx.apply_counts()?;
     let now = tx.now;
-    let Found { wanted, expired, full, next } = Search::new(tx, take)?.run()?;
+    let Found { wanted, expired, full, rests, next } = Search::new(tx, take)?.run()?;
     let any_expired = !expired.is_empty();
     for key in expired {
         queue::remove(tx, key)?;
@@ -34,11 +37,16 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
     }
     let (mut took, mut any_damaged) = (TakeAnswer { full, next, ..TakeAnswer::default() }, false);
     let mut room = TakeRoom::of(take);
+    let mut given: BTreeMap<i64, usize> = BTreeMap::new();
     for (id, type_id) in wanted {
         tx.asked(type_id, now);
         match row::unless_damaged(id, Candidate::read(tx.conn, id, take.payload_bytes_max))? {
             Some(candidate) if !room.has_place(candidate.payloads()) => break,
-            Some(candidate) => take_one(tx, candidate, take, &mut took)?,
+            Some(candidate) => {
+                if take_one(tx, candidate, take, &mut took)? {
+                    *given.entry(type_id).or_default() += 1;
+                }
+            }
             None => {
                 any_damaged = true;
                 queue::remove_damaged(tx, type_id, id)?;
@@ -51,7 +59,25 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
         return Ok(None);
     }
     took.moved.tidy();
+    took.rests = match took.given.is_empty() && took.kept == 0 {
+        true => rests,
+        false => spend(tx, given)?,
+    };
+    took.rests.sort_by(|one, other| one.key.cmp(&other.key));
     Ok(Some(took))
+}
+
+/// So many jobs of these types have started. Returns the types that rest now.
+fn spend(tx: &mut Tx<'_>, given: BTreeMap<i64, usize>) -> Result<Vec<Rest>> {
+    let mut rests = Vec::new();
+    for (type_id, jobs) in given {
+        let Some(of_type) = claim::unless_suspended(tx.conn, type_id)? else { continue };
+        if of_type.rate.is_some() {
+            let key = tx.types.key(tx.conn, type_id)?;
+            rests.extend(claim::spend(tx, type_id, &key, of_type.rate, jobs)?);
+        }
+    }
+    Ok(rests)
 }
 
 /// A ready job with all that is shown of it. It is read before anything is changed, so that a
@@ -84,12 +110,13 @@ impl Candidate {
     }
 }
 
+/// Returns whether the caller gets the job.
 fn take_one(
     tx: &mut Tx<'_>,
     candidate: Candidate,
     take: &Take,
     took: &mut TakeAnswer,
-) -> Result<()> {
+) -> Result<bool> {
     let Candidate { stored, before, parent, finished, cancelled } = candidate;
     let decision = take.decision(&before, tx.now)?;
     let job = put::put(tx, &stored, &decision.put, &mut took.moved)?;
@@ -99,7 +126,7 @@ fn take_one(
     } else {
         took.kept += 1;
     }
-    Ok(())
+    Ok(decision.give)
 }
 
 pub(crate) const ENDED_CHILDREN: &str = "

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::handler::TypeSettings;
 use windlass_core::name::{Tenant, TypeKey};
+use windlass_core::rate::Spent;
 use windlass_core::record;
 use windlass_core::store::TypeStats;
 use windlass_core::time::Timestamp;
@@ -119,9 +120,15 @@ pub(crate) fn suspend(tx: &mut Tx<'_>, key: &TypeKey, suspended: bool) -> Result
 
 pub(crate) fn settings_put(tx: &mut Tx<'_>, key: &TypeKey, settings: &TypeSettings) -> Result<()> {
     let id = tx.types.ensure(tx.conn, key)?;
-    let set = "UPDATE type SET settings = ?2, running_max = ?3 WHERE id = ?1";
+    let before = "SELECT rate, spent FROM type WHERE id = ?1";
+    let columns = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (rate, spent) = tx.conn.prepare_cached(before)?.query_row([id], columns)?;
+    let spent = Spent(spent).follow(rate, settings.rate, tx.now);
+    let set = "
+        UPDATE type SET settings = ?2, running_max = ?3, rate = ?4, spent = ?5 WHERE id = ?1";
     let text = record::settings_to_text(settings);
-    tx.conn.prepare_cached(set)?.execute(params![id, text, settings.concurrency])?;
+    let values = params![id, text, settings.concurrency, settings.rate, spent.0];
+    tx.conn.prepare_cached(set)?.execute(values)?;
     tx.changed(id)
 }
 
@@ -130,12 +137,6 @@ pub(crate) fn settings_get(conn: &Connection, key: &TypeKey) -> Result<TypeSetti
     let names = params![key.tenant.as_str(), key.name.as_str()];
     let text = conn.prepare_cached(find)?.query_row(names, |row| row.get(0)).optional()?;
     settings(text.flatten())
-}
-
-/// The settings of the type with this id.
-pub(crate) fn settings_of(conn: &Connection, type_id: i64) -> Result<TypeSettings> {
-    let mut find = conn.prepare_cached("SELECT settings FROM type WHERE id = ?1")?;
-    settings(find.query_row([type_id], |row| row.get(0))?)
 }
 
 pub(crate) fn settings(text: Option<String>) -> Result<TypeSettings> {

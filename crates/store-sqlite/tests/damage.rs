@@ -91,6 +91,7 @@ impl Damaged {
             })
             .await
             .unwrap()
+            .jobs
     }
 
     async fn settle(&self, claimed: &[Claimed], ending: Ending) {
@@ -184,7 +185,7 @@ async fn other_jobs_are_claimed() {
         let picks = vec![pick(key(), 2), pick(other, 1)];
         let (owner, hold) = (Sysid::new(7).unwrap(), Hold::For(LEASE));
         let claim = Claim { picks, owner, token: Token(1), hold, payload_bytes_max: u64::MAX };
-        let claimed = of.store.job_claim(claim).await.unwrap();
+        let claimed = of.store.job_claim(claim).await.unwrap().jobs;
         assert_eq!(claimed_numbers(&claimed), [1, 3, 9], "{sql}");
         assert_eq!(claimed_numbers(&of.claim(9, 2, hold).await), [4, 5], "{sql}");
         let stats = of.store.type_stats(Some(&tenant())).await.unwrap();

@@ -133,7 +133,7 @@ async fn claim(store: &SqliteStore, token: i64) -> Result<Vec<Claimed>, Error> {
         hold: Hold::For(Duration::from_secs(10)),
         payload_bytes_max: u64::MAX,
     };
-    store.job_claim(claim).await
+    Ok(store.job_claim(claim).await?.jobs)
 }
 
 async fn settle(store: &SqliteStore, known: &mut Known, claimed: &Claimed, synced: bool) {

@@ -98,7 +98,7 @@ impl Glut {
             hold: Hold::For(Duration::from_secs(10)),
             payload_bytes_max: u64::MAX,
         };
-        self.store.job_claim(claim).await.unwrap()
+        self.store.job_claim(claim).await.unwrap().jobs
     }
 
     /// All types that are open now.
@@ -121,7 +121,6 @@ impl Glut {
             hidden: false,
             limit: 1,
             payload_bytes_max: u64::MAX,
-            room: Arc::new(|_, _| u32::MAX),
             after: None,
             claimant: Claimant::UNSET,
             decide: Arc::new(decide),

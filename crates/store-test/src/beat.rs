@@ -37,7 +37,7 @@ fn on_beat(grant: SysidGrant, limit: u32) -> Claim {
 }
 
 async fn claim(store: &Subject, grant: SysidGrant, limit: u32) -> Vec<Claimed> {
-    store.job_claim(on_beat(grant, limit)).await.unwrap()
+    store.job_claim(on_beat(grant, limit)).await.unwrap().jobs
 }
 
 async fn expires_at(store: &Subject, number: i64) -> Timestamp {
@@ -238,7 +238,7 @@ pub async fn what_a_daemon_holds_comes_in_the_order_of_ids(harness: &dyn Harness
     };
     let mut held: Vec<LeaseRef> = Vec::new();
     for limit in [2, 9] {
-        held.extend(of_all(limit).await.unwrap().iter().map(lease_ref));
+        held.extend(of_all(limit).await.unwrap().jobs.iter().map(lease_ref));
     }
     held.sort_by_key(|lease| lease.id);
     let (mut found, mut last) = (Vec::new(), None);

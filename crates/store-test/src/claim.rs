@@ -25,7 +25,7 @@ pub async fn s0_13_a_claimed_job_has_an_owner_and_a_time_out(harness: &dyn Harne
         hold: Hold::For(LEASE),
         payload_bytes_max: u64::MAX,
     };
-    let claimed = store.at(after(2)).job_claim(claim).await.unwrap();
+    let claimed = store.at(after(2)).job_claim(claim).await.unwrap().jobs;
 
     let running = Job {
         state: State::Running,
@@ -95,7 +95,7 @@ pub async fn payloads_have_a_limit_together(harness: &dyn Harness) {
         let store = &store;
         async move {
             let claim = Claim { payload_bytes_max, ..claim_of(picks) };
-            store.at(NOW).job_claim(claim).await.unwrap()
+            store.at(NOW).job_claim(claim).await.unwrap().jobs
         }
     };
     let first = claim(11).await;
@@ -110,11 +110,11 @@ pub async fn skips_suspended_types(harness: &dyn Harness) {
     store.add([job(1), job_of("other", 2)]).await;
     store.type_suspend(&key("t"), true).await.unwrap();
     let both = || vec![pick("t", 10), pick("other", 10)];
-    let claimed = store.at(NOW).job_claim(claim_of(both())).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(both())).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [2]);
 
     store.type_suspend(&key("t"), false).await.unwrap();
-    let claimed = store.at(NOW).job_claim(claim_of(both())).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(both())).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [1]);
 }
 
@@ -122,7 +122,7 @@ pub async fn each_pick_gets_its_own(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job_of("a", 1), job_of("b", 2), job_of("a", 3), job_of("b", 4)]).await;
     let picks = vec![pick("b", 1), pick("none", 5), pick("a", 5)];
-    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [2, 1, 3]);
 }
 
@@ -130,7 +130,7 @@ pub async fn a_type_may_be_picked_twice(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=4).map(job)).await;
     let claimed =
-        store.at(NOW).job_claim(claim_of(vec![pick("t", 1), pick("t", 2)])).await.unwrap();
+        store.at(NOW).job_claim(claim_of(vec![pick("t", 1), pick("t", 2)])).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [1, 2, 3]);
 }
 
@@ -173,25 +173,25 @@ fn floored(limit: u32, floor: i64) -> Vec<Pick> {
 
 pub async fn a_floor_gives_the_less_urgent_the_first_turn(harness: &dyn Harness) {
     let store = store_with_urgencies(harness).await;
-    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 500))).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 500))).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [2], "the oldest of the most urgent under the floor");
-    let claimed = store.at(NOW).job_claim(claim_of(floored(3, 200))).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(3, 200))).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [1, 4, 5], "only the first job is below its turn");
 }
 
 pub async fn a_floor_counts_its_own_priority_in(harness: &dyn Harness) {
     let store = store_with_urgencies(harness).await;
-    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 300))).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 300))).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [2]);
-    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 299))).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 299))).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [1]);
-    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 1000))).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 1000))).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [4]);
 }
 
 pub async fn a_floor_that_nothing_is_under_changes_nothing(harness: &dyn Harness) {
     let store = store_with_urgencies(harness).await;
-    let claimed = store.at(NOW).job_claim(claim_of(floored(3, 99))).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(3, 99))).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [4, 5, 2]);
 }
 
@@ -200,7 +200,7 @@ pub async fn a_floor_skips_what_is_not_due(harness: &dyn Harness) {
     let deferred = NewJob { run_at: after(60), priority: priority(300), ..job(1) };
     let low = NewJob { priority: priority(100), ..job(2) };
     store.add([deferred, low, job(3)]).await;
-    let claimed = store.at(NOW).job_claim(claim_of(floored(5, 400))).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(5, 400))).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [2, 3]);
 }
 
@@ -209,7 +209,7 @@ pub async fn every_claim_has_the_token_that_its_caller_brought(harness: &dyn Har
     store.add([job(1), job(2)]).await;
     let by = |token| Claim { token, ..claim_of(vec![pick("t", 2)]) };
     for number in [30, 900, 7_000_000_000_000_000] {
-        let claimed = store.job_claim(by(Token(number))).await.unwrap();
+        let claimed = store.job_claim(by(Token(number))).await.unwrap().jobs;
         assert_eq!(claimed.len(), 2);
         for claimed in claimed {
             assert_eq!(claimed.job.lease.expect("a lease").token, Token(number));
@@ -238,7 +238,7 @@ pub async fn types_of_the_same_name_are_apart(harness: &dyn Harness) {
 
     store.type_suspend(&theirs, false).await.unwrap();
     let pick = Pick { key: theirs.clone(), limit: 10, floor: None };
-    let claimed = store.at(NOW).job_claim(claim_of(vec![pick])).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(vec![pick])).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [2]);
     assert_eq!(claimed[0].job.key, theirs);
     assert_eq!(store.job_get(&acme(), id(2)).await.unwrap(), None);
@@ -252,13 +252,13 @@ pub async fn the_tokens_of_one_job_grow(harness: &dyn Harness) {
         store.job_claim(Claim { token: Token(token), ..claim_of(picks) })
     };
     let first = Claim { token: Token(100), ..claim_of(vec![pick("t", 1)]) };
-    let claimed = store.job_claim(first).await.unwrap().remove(0);
+    let claimed = store.job_claim(first).await.unwrap().jobs.remove(0);
     store.settle(settlement(&claimed, release(NOW))).await;
     let before = store.listed(everything_of(acme())).await;
     let refused = claim(99).await;
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     assert_eq!(store.listed(everything_of(acme())).await, before, "nothing was taken");
-    assert_eq!(claim(101).await.unwrap().len(), 3);
+    assert_eq!(claim(101).await.unwrap().jobs.len(), 3);
 }
 
 /// A store may promote very many due jobs in steps; it still finds this one.

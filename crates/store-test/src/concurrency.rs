@@ -38,7 +38,7 @@ async fn take_all(store: Subject, owner: u16, finish: bool) -> Vec<JobId> {
     for _ in 0..JOBS {
         let picks = vec![pick("a", 7), pick("b", 7)];
         let claim = Claim { owner: sysid(owner), ..claim_of(picks) };
-        let claimed = store.job_claim(claim).await.unwrap();
+        let claimed = store.job_claim(claim).await.unwrap().jobs;
         if claimed.is_empty() {
             break;
         }
@@ -178,7 +178,7 @@ pub async fn tokens_stay_distinct_when_a_job_goes_round(harness: &dyn Harness) {
                 // A claim with a larger token may have been faster.
                 let claimed = match store.job_claim(claim).await {
                     Err(Error::Conflict(_)) => continue,
-                    claimed => claimed.unwrap(),
+                    claimed => claimed.unwrap().jobs,
                 };
                 for claimed in claimed {
                     tokens.push(claimed.job.lease.expect("a lease").token);

@@ -263,7 +263,7 @@ impl Subject {
     }
 
     pub(crate) async fn claim(&self, name: &str, limit: u32, now: Timestamp) -> Vec<Claimed> {
-        self.at(now).job_claim(claim_of(vec![pick(name, limit)])).await.unwrap()
+        self.at(now).job_claim(claim_of(vec![pick(name, limit)])).await.unwrap().jobs
     }
 
     /// Claims the only ready job of the type.

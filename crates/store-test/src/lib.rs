@@ -39,6 +39,7 @@ pub mod model;
 mod payload;
 mod persist;
 mod purge;
+mod rate;
 mod release;
 mod renew;
 mod repeat;

@@ -90,7 +90,7 @@ pub async fn the_lease_before_the_present_one_is_lost(harness: &dyn Harness) {
     let before = store.claim_one("t", NOW).await;
     store.settle(settlement(&before, release(NOW))).await;
     let present =
-        store.at(after(1)).job_claim(claim_of(vec![pick("t", 1)])).await.unwrap().remove(0);
+        store.at(after(1)).job_claim(claim_of(vec![pick("t", 1)])).await.unwrap().jobs.remove(0);
     let stale = lease_ref(&before);
     assert_eq!(store.renew(vec![stale.clone()], after(60)).await, [stale]);
     assert_eq!(store.get(1).await, present.job);

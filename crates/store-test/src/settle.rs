@@ -124,7 +124,7 @@ pub async fn s0_50_a_late_owner_cannot_settle_what_another_runs(harness: &dyn Ha
     let broken = Settlement { only_if_expired: true, ..settlement(&late, again(NOW)) };
     assert_eq!(store.at(broken_at).settle(broken).await, Settled::Done);
     let other = Claim { owner: sysid(8), ..claim_of(vec![pick("t", 1)]) };
-    let present = store.job_claim(other).await.unwrap().remove(0);
+    let present = store.job_claim(other).await.unwrap().jobs.remove(0);
 
     for verdict in [FINISHED, FAILED, again(broken_at), release(broken_at)] {
         assert_eq!(store.settle(settlement(&late, verdict)).await, Settled::Stale);

@@ -27,7 +27,7 @@ const BETWEEN_ADDS: Duration = Duration::from_millis(100);
 /// How long a change of a type may take to be heard of.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn two(harness: &dyn Harness) -> Option<(Subject, Subject)> {
+pub(crate) async fn two(harness: &dyn Harness) -> Option<(Subject, Subject)> {
     let first = Subject::fresh(harness).await;
     let second = harness.second().await?;
     Some((first, Subject::of(harness, second)))
@@ -172,7 +172,7 @@ pub async fn s0_48_they_never_claim_the_same_job(harness: &dyn Harness) {
         let mut taken: Vec<JobId> = Vec::new();
         for _ in 0..JOBS {
             let claim = Claim { owner: sysid(owner), ..claim_of(vec![pick("t", 5)]) };
-            let claimed = store.job_claim(claim).await.unwrap();
+            let claimed = store.job_claim(claim).await.unwrap().jobs;
             if claimed.is_empty() {
                 break;
             }
@@ -281,7 +281,8 @@ pub async fn a_beat_of_one_is_seen_by_the_other(harness: &dyn Harness) {
     let grant = first.sysid_reserve(reserve).await.unwrap();
     first.add([job(1)]).await;
     let hold = Hold::Beat(grant.boot);
-    let claimed = first.job_claim(Claim { hold, ..claim_of(vec![pick("t", 1)]) }).await.unwrap();
+    let claimed =
+        first.job_claim(Claim { hold, ..claim_of(vec![pick("t", 1)]) }).await.unwrap().jobs;
     let renew = SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)), report: None };
     first.at(after(8)).sysid_renew(renew).await.unwrap();
     assert_eq!(second.at(after(17)).lease_expired(9).await.unwrap(), []);

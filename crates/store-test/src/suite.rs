@@ -466,8 +466,6 @@ suite! { $
         only_this_priority
         large_payloads_are_passed_over
         payloads_fit_together_and_the_first_one_always_does
-        only_types_with_a_job_to_take_are_asked_for_room
-        a_type_with_a_rate_gives_no_more_than_the_caller_has_room_for
         a_search_that_ends_early_says_where_it_goes_on
         suspended_types_give_nothing
         tenants_take_their_own
@@ -525,6 +523,17 @@ suite! { $
         jobs_of_another_tenant_cannot_be_claimed
         handlers_and_settings_of_another_tenant_are_out_of_reach
         a_unique_key_of_another_tenant_holds_nothing
+    }
+    rate {
+        a_type_starts_no_more_than_its_rate
+        jobs_that_end_give_no_start_back
+        a_type_that_rests_stays_open_and_holds_up_no_other
+        claims_and_takes_share_a_rate
+        a_take_names_the_types_whose_rests_it_met
+        a_new_rate_counts_what_has_started
+        a_rest_lasts_as_long_as_it_was_to_when_the_clock_is_set
+        a_rate_may_be_set_before_the_first_job
+        a_rate_counts_for_both
     }
     concurrency {
         s0_48_eight_takers_never_take_the_same_job

@@ -1,12 +1,11 @@
 //! Takes: due jobs by name, in the right order, and what the decision makes of them.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::edit::{Edit, FullJob, Put, Take, TakeDecision};
 use windlass_core::store::{Error, GiveUp, Overdue};
-use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeSettings};
+use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{
@@ -250,51 +249,6 @@ pub async fn payloads_fit_together_and_the_first_one_always_does(harness: &dyn H
         let some = Take { payload_bytes_max: 100, ..take(glob("*"), 9, NOW) };
         assert_eq!(taken_numbers(&store.job_take(some).await.unwrap()), expected);
     }
-}
-
-/// To ask is to reserve starts, which other claims cannot have meanwhile.
-pub async fn only_types_with_a_job_to_take_are_asked_for_room(harness: &dyn Harness) {
-    let store = Subject::fresh(harness).await;
-    let later = NewJob { run_at: after(9), ..job_of("later", 1) };
-    store.add([later, job_of("now", 2), job_of("now", 3)]).await;
-    for name in ["empty", "later", "now"] {
-        let settings = TypeSettings { rate: Some(1.0), ..TypeSettings::default() };
-        store.type_settings_put(&key(name), settings).await.unwrap();
-    }
-    for names in [any_of(&["empty", "later", "now"]), glob("*")] {
-        let asked = Arc::new(Mutex::new(BTreeSet::new()));
-        let room = {
-            let asked = asked.clone();
-            move |key: &TypeKey, _: &TypeSettings| {
-                asked.lock().unwrap().insert(key.name.to_string());
-                u32::MAX
-            }
-        };
-        let one = Take { room: Arc::new(room), ..take(names, 1, NOW) };
-        assert_eq!(store.job_take(one).await.unwrap().given.len(), 1);
-        assert_eq!(*asked.lock().unwrap(), BTreeSet::from(["now".to_owned()]));
-    }
-}
-
-pub async fn a_type_with_a_rate_gives_no_more_than_the_caller_has_room_for(harness: &dyn Harness) {
-    let store = Subject::fresh(harness).await;
-    let hidden = Extra { hidden: true, ..Extra::default() };
-    store.add((1..=3).map(|n| job_of("a", n))).await;
-    store.add((4..=6).map(|n| job_of("b", n))).await;
-    store.add([NewJob { extra: hidden, ..urgent("a", 7, 100) }]).await;
-    for name in ["a", "b"] {
-        let settings = TypeSettings { rate: Some(1.0), ..TypeSettings::default() };
-        store.type_settings_put(&key(name), settings).await.unwrap();
-    }
-    let with_room = |a, b| {
-        let room = move |key: &TypeKey, _: &_| if key.name.as_str() == "a" { a } else { b };
-        Take { room: Arc::new(room), hidden: true, ..take(glob("*"), 9, NOW) }
-    };
-    let taken = async |take| taken_numbers(&store.job_take(take).await.unwrap());
-    assert_eq!(taken(with_room(0, 1)).await, [4]);
-    assert_eq!(taken(with_room(2, 0)).await, [1, 2]);
-    assert_eq!(taken(with_room(1, 0)).await, [3], "its hidden one has to wait");
-    assert_eq!(taken(with_room(1, 1)).await, [5, 7]);
 }
 
 pub async fn suspended_types_give_nothing(harness: &dyn Harness) {

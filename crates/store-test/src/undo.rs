@@ -143,13 +143,17 @@ pub async fn a_daemon_learns_that_its_claim_was_forgotten(harness: &dyn Harness)
     let grant = granted(&store).await;
     store.add([job(1), job(2)]).await;
     let kept = store.job_claim(Claim { picks: vec![pick("t", 1)], ..on_beat(grant) }).await;
-    let kept = lease_ref(&kept.unwrap()[0]);
+    let kept = lease_ref(&kept.unwrap().jobs[0]);
     store.flush().await.unwrap();
-    assert_eq!(store.job_claim(on_beat(grant)).await.unwrap().len(), 1);
+    assert_eq!(store.job_claim(on_beat(grant)).await.unwrap().jobs.len(), 1);
     assert_eq!(store.lease_mine(sysid(7), None, 9).await.unwrap().len(), 2);
     let Some(store) = store.undone(harness).await else { return };
     assert_eq!(store.lease_mine(sysid(7), None, 9).await.unwrap(), [kept]);
-    assert_eq!(store.job_claim(on_beat(grant)).await.unwrap().len(), 1, "it is still its number");
+    assert_eq!(
+        store.job_claim(on_beat(grant)).await.unwrap().jobs.len(),
+        1,
+        "it is still its number"
+    );
 }
 
 /// A running job, synced, and the settlement of its attempt.
@@ -210,7 +214,7 @@ pub async fn a_forgotten_beat_is_made_good_by_the_next(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let grant = granted(&store).await;
     store.add([job(1)]).await;
-    store.job_claim(on_beat(grant)).await.unwrap();
+    store.job_claim(on_beat(grant)).await.unwrap().jobs;
     store.flush().await.unwrap();
     let renew = || SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)), report: None };
     store.at(after(8)).sysid_renew(renew()).await.unwrap();
@@ -234,7 +238,7 @@ pub async fn a_number_that_was_given_stays_given(harness: &dyn Harness) {
     let renew = SysidRenew { grant, lease: LEASE, id_newest: None, report: None };
     store.sysid_renew(renew).await.unwrap();
     store.add([job(1)]).await;
-    assert_eq!(store.job_claim(on_beat(grant)).await.unwrap().len(), 1);
+    assert_eq!(store.job_claim(on_beat(grant)).await.unwrap().jobs.len(), 1);
 }
 
 /// Otherwise a token could be issued twice.

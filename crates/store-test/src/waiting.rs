@@ -315,7 +315,7 @@ pub async fn a_claim_says_how_many_more_there_are(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=9).map(job)).await;
     let left = async |limit| {
-        let claimed = store.at(NOW).job_claim(claim_of(vec![pick("t", limit)])).await.unwrap();
+        let claimed = store.at(NOW).job_claim(claim_of(vec![pick("t", limit)])).await.unwrap().jobs;
         claimed.iter().map(|claimed| claimed.left).collect::<Vec<_>>()
     };
     assert_eq!(left(2).await, [7, 7]);
@@ -397,7 +397,7 @@ pub async fn picks_of_one_claim_share_a_concurrency(harness: &dyn Harness) {
     store.add((1..=6).map(job)).await;
     store.type_settings_put(&key("t"), most(3)).await.unwrap();
     let picks = vec![pick("t", 2), pick("t", 2), pick("t", 2)];
-    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap().jobs;
     assert_eq!(claimed_numbers(&claimed), [1, 2, 3]);
 }
 
@@ -410,7 +410,7 @@ pub async fn what_a_claim_had_no_room_for_is_told_of_again(harness: &dyn Harness
     store.add((1..=9).map(|n| job_of("few", most + n))).await;
     let since = store.waiting(NOW).await.newest;
     let picks = vec![pick("very many", most as u32), pick("few", 9)];
-    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap().jobs;
     let few = claimed.iter().filter(|claimed| claimed.job.key == key("few")).count();
     let changed = store.changed_since(since, 9, NOW).await;
     assert_eq!(names(&changed.types).contains(&"few"), few < 9, "{few} of them were taken");

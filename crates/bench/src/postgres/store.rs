@@ -119,7 +119,7 @@ impl Client for StoreClient {
             hold: Hold::Beat(queue.grant.boot),
             payload_bytes_max: u64::MAX,
         };
-        let claimed = queue.store.job_claim(claim).await?;
+        let claimed = queue.store.job_claim(claim).await?.jobs;
         let settlements = claimed.iter().map(|claimed| {
             Ok(Settlement {
                 lease: LeaseRef::of(&claimed.job).context("a claimed job has a lease")?,

@@ -31,6 +31,9 @@ impl State {
         for row in self.sysids.values_mut() {
             row.shift(step);
         }
+        for row in self.types.values_mut() {
+            row.spent = row.spent.shifted(step);
+        }
         for put_at in self.pieces_waiting.values_mut() {
             *put_at = put_at.shifted(step);
         }

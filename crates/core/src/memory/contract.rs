@@ -17,7 +17,7 @@ use crate::name::{Tenant, TypeKey, TypeName};
 use crate::outcome::Json;
 use crate::store::{
     Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
-    ChangedTypes, Changes, Claim, Claimed, Claims, DaemonRecord, Daemons, Decides, Durability,
+    ChangedTypes, Changes, Claim, ClaimAnswer, Claims, DaemonRecord, Daemons, Decides, Durability,
     EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts, JournalId,
     KeyRevision, KeyRotate, Keys, LeaseRef, List, NamedLook, NamedTypes, Page, Piece, Reads, Renew,
     Requeue, SettleAnswer, Settled, Settlement, Settles, Store, SysidGrant, SysidRenew,
@@ -144,7 +144,7 @@ impl Waits for MemoryStore {
 
 #[async_trait]
 impl Claims for MemoryStore {
-    async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
+    async fn job_claim(&self, claim: Claim) -> Result<ClaimAnswer, Error> {
         self.before("job_claim").await;
         let claimed = self.open()?.job_claim(&claim);
         self.answer_permitted().await;
@@ -329,8 +329,10 @@ impl Handlers for MemoryStore {
     async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
         let mut state = self.open()?.synced();
         state.touch(key);
-        let row = state.type_row(key);
-        (row.settings, row.has_settings) = (settings.clamped(), true);
+        let now = state.now;
+        let (row, settings) = (state.type_row(key), settings.clamped());
+        row.spent = row.spent.follow(row.settings.rate, settings.rate, now);
+        (row.settings, row.has_settings) = (settings, true);
         Ok(())
     }
 

@@ -39,6 +39,7 @@ use crate::job::{Boot, Job, Payload, Progress, Token};
 use crate::key::KeyId;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
+use crate::rate::Spent;
 use crate::secret::SecretName;
 use crate::store::{
     AttemptLog, Error, IdempotencyRecord, JournalId, KeyRevision, Revision, TenantRevision,
@@ -229,6 +230,7 @@ struct TypeRow {
     has_settings: bool,
     suspended: bool,
     claimed_at: Option<Timestamp>,
+    spent: Spent,
     revision: Revision,
 }
 

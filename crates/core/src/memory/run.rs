@@ -10,8 +10,8 @@ use crate::log::Log;
 use crate::retry::Verdict;
 use crate::state::{self, Event, State as JobState};
 use crate::store::{
-    AttemptLog, Claim, Claimed, Error, Hold, LeaseRef, Pick, Renew, SettleAnswer, Settled,
-    Settlement,
+    AttemptLog, Claim, ClaimAnswer, Claimed, Error, Hold, LeaseRef, Pick, Renew, SettleAnswer,
+    Settled, Settlement,
 };
 use crate::time::Timestamp;
 
@@ -19,7 +19,7 @@ use super::edit::larger_token;
 use super::{Row, State};
 
 impl State {
-    pub(super) fn job_claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
+    pub(super) fn job_claim(&mut self, claim: &Claim) -> Result<ClaimAnswer, Error> {
         let (owner, token) = (claim.owner, claim.token);
         let lease = match claim.hold {
             Hold::For(hold) => Lease { owner, token, expires_at: self.now + hold, on_beat: false },
@@ -28,7 +28,7 @@ impl State {
             }
         };
         let (mut claimed, mut before) = (Vec::<Claimed>::new(), Vec::new());
-        let mut bytes_left = claim.payload_bytes_max;
+        let (mut bytes_left, mut rests) = (claim.payload_bytes_max, Vec::new());
         for pick in &claim.picks {
             let (ids, mut left) = self.picked(pick);
             let first = claimed.len();
@@ -48,8 +48,11 @@ impl State {
                 claimed.push(taken);
             }
             claimed[first..].iter_mut().for_each(|claimed| claimed.left = left);
+            let started = (claimed.len() - first) as u32;
+            self.spend(&pick.key, started);
+            rests.extend(self.rest(&pick.key, started).filter(|_| bytes_left > 0 || started > 0));
         }
-        Ok(claimed)
+        Ok(ClaimAnswer { jobs: claimed, rests })
     }
 
     pub(super) fn job_renew(&mut self, renew: Renew) -> Vec<LeaseRef> {
@@ -180,7 +183,8 @@ impl State {
             due[..=first].rotate_right(1);
         }
         let may_run = self.room(&pick.key).min(due.len() as u64);
-        let taken = may_run.min(u64::from(pick.limit));
+        let may_start = u64::from(self.starts_left(&pick.key));
+        let taken = may_run.min(u64::from(pick.limit)).min(may_start);
         (due.iter().map(|job| job.id).take(taken as usize).collect(), may_run - taken)
     }
 

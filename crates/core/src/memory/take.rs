@@ -1,6 +1,6 @@
 //! Hands out due jobs by name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::edit::{Names, Take, TakeAnswer, TakeRoom, TakenJob};
 use crate::glob;
@@ -25,7 +25,7 @@ struct Left {
 impl State {
     pub(super) fn job_take(&mut self, take: &Take) -> Result<TakeAnswer, Error> {
         let (mut changes, mut answer) = (Changes::default(), TakeAnswer::default());
-        let (wanted, full) = self.wanted(take);
+        let (wanted, asked, full) = self.wanted(take);
         let mut room = TakeRoom::of(take);
         for id in wanted {
             match self.take_one(id, take, &mut room, &mut changes, &mut answer) {
@@ -38,7 +38,15 @@ impl State {
             }
         }
         changes.moved.tidy();
-        Ok(TakeAnswer { moved: changes.moved, full, ..answer })
+        let found = !answer.given.is_empty() || answer.kept > 0;
+        let asked = asked.into_iter().filter(|_| !found).map(|key| (key, 0));
+        let mut started: BTreeMap<TypeKey, u32> = asked.collect();
+        for taken in &answer.given {
+            *started.entry(taken.before.job.key.clone()).or_default() += 1;
+        }
+        started.iter().for_each(|(key, jobs)| self.spend(key, *jobs));
+        let rests = started.iter().filter_map(|(key, jobs)| self.rest(key, *jobs)).collect();
+        Ok(TakeAnswer { moved: changes.moved, full, rests, ..answer })
     }
 
     /// False if there is no room for it.
@@ -74,15 +82,15 @@ impl State {
         Ok(true)
     }
 
-    /// The requested jobs, in order, and whether the limit of a type held some back.
-    fn wanted(&self, take: &Take) -> (Vec<JobId>, bool) {
+    /// The requested jobs, in order, their types, and whether the limit of a type held some back.
+    fn wanted(&self, take: &Take) -> (Vec<JobId>, BTreeSet<TypeKey>, bool) {
         let rows = self.jobs.values().filter(|row| self.is_wanted(row, take));
         let mut jobs: Vec<&Job> = rows.map(|row| &row.job).collect();
         jobs.sort_by_key(|job| (job.turn(), &job.key.name, job.id));
         let mut left: HashMap<&TypeKey, Left> = HashMap::new();
         let mut full = false;
         let wanted = jobs.into_iter().filter(|job| {
-            let left = left.entry(&job.key).or_insert_with(|| self.left(&job.key, take));
+            let left = left.entry(&job.key).or_insert_with(|| self.left(&job.key));
             full |= left.room == 0;
             let may = left.room > 0 && left.rate > 0;
             if may {
@@ -92,13 +100,11 @@ impl State {
             may
         });
         let ids = wanted.take(take.limit as usize).map(|job| job.id).collect();
-        (ids, full)
+        (ids, left.into_keys().cloned().collect(), full)
     }
 
-    fn left(&self, key: &TypeKey, take: &Take) -> Left {
-        let settings = self.types.get(key).map(|row| &row.settings);
-        let rate = settings.filter(|settings| settings.rate.is_some());
-        Left { room: self.room(key), rate: rate.map_or(u32::MAX, |rate| (take.room)(key, rate)) }
+    fn left(&self, key: &TypeKey) -> Left {
+        Left { room: self.room(key), rate: self.starts_left(key) }
     }
 
     fn is_wanted(&self, row: &Row, take: &Take) -> bool {

@@ -211,11 +211,11 @@ fn a_claim_whose_answer_is_held_or_lost_is_carried_out() {
         store.hold_answers(false);
         assert!(!store.is_answer_held());
     };
-    assert_eq!(held(store.job_claim(claim(1)), release).unwrap().len(), 1);
+    assert_eq!(held(store.job_claim(claim(1)), release).unwrap().jobs.len(), 1);
     store.lose_claims(1);
     assert!(matches!(ready(store.job_claim(claim(2))), Err(Error::Unavailable(_))));
     assert!(runs(2));
-    assert_eq!(ready(store.job_claim(claim(3))).unwrap().len(), 1);
+    assert_eq!(ready(store.job_claim(claim(3))).unwrap().jobs.len(), 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::glob;
 use crate::job::Job;
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::state::State as JobState;
-use crate::store::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType};
+use crate::store::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Rest, Revision, WaitingType};
 
 use super::{State, TypeRow};
 
@@ -136,6 +136,29 @@ impl State {
             let running = self.jobs.values().map(|row| &row.job).filter(running).count() as u64;
             u64::from(most).saturating_sub(running)
         })
+    }
+
+    /// How many more jobs of a type may start now, by its `rate`.
+    pub(super) fn starts_left(&self, key: &TypeKey) -> u32 {
+        let row = self.types.get(key);
+        let rate = row.and_then(|row| Some((row.settings.rate?, row.spent)));
+        rate.map_or(u32::MAX, |(rate, spent)| spent.left(rate, self.now))
+    }
+
+    /// So many jobs of a type have started.
+    pub(super) fn spend(&mut self, key: &TypeKey, jobs: u32) {
+        let now = self.now;
+        if let Some(row) = self.types.get_mut(key)
+            && let Some(rate) = row.settings.rate
+        {
+            row.spent = row.spent.after(jobs, rate, now);
+        }
+    }
+
+    /// The rest of a type that started so many jobs, if it may start no more.
+    pub(super) fn rest(&self, key: &TypeKey, started: u32) -> Option<Rest> {
+        let row = self.types.get(key)?;
+        Rest::of(key, (row.settings.rate?, row.spent), started, self.now)
     }
 
     fn is_handled(&self, key: &TypeKey) -> bool {

@@ -9,6 +9,8 @@ use crate::handler::HandlerId;
 use crate::id::{JobId, Sysid};
 use crate::job::{AttemptId, Boot, Job, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey};
+use crate::rate::Spent;
+use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Claims: Send + Sync {
@@ -17,16 +19,16 @@ pub trait Claims: Send + Sync {
     /// job is the first of the most urgent priority that is not above the floor. The attempt grows
     /// by one, and the token is the claim's. Suspended types and hidden jobs are skipped. So are
     /// jobs whose `expires_at` is not after the store's time: `Changes::job_give_up` ends them. No
-    /// more jobs of a type are claimed than its `concurrency` allows to run on all daemons
-    /// together. A job goes to one caller only. Payloads are included unless they are in pieces; a
+    /// more jobs of a type are claimed than its `concurrency` allows to run, and its `rate` to
+    /// start now (`rate::Spent`), on all daemons together. A job goes to one caller only. Payloads are included unless they are in pieces; a
     /// claim ends with the job whose payload brings them to `payload_bytes_max` together. A store
     /// that makes very many due jobs ready, or skips very many expired ones, step by step chooses
     /// among those that it has come to, and returns nothing only when none of the picks has a job
-    /// to claim. `Error::Conflict`, and nothing is claimed, if the claim is on the beat of a number
+    /// to claim now. `Error::Conflict`, and nothing is claimed, if the claim is on the beat of a number
     /// that is not (or no longer) the caller's, or if a job had a larger token before: the tokens
     /// of a job only grow. `Error::Unavailable` if that number has run out and was not renewed yet:
     /// other daemons may break leases on it.
-    async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
+    async fn job_claim(&self, claim: Claim) -> Result<ClaimAnswer, Error>;
 
     /// Renews leases, even expired ones that have not been broken, and gives them an expiry of
     /// their own. Returns those that are lost: another token, not running, or not of that tenant.
@@ -84,6 +86,35 @@ pub struct Pick {
     pub limit: u32,
     /// Gives less urgent jobs their turn: see `Claims::job_claim`.
     pub floor: Option<Priority>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ClaimAnswer {
+    pub jobs: Vec<Claimed>,
+    /// Types of the picks that may start no job after this claim, because of their `rate`.
+    pub rests: Vec<Rest>,
+}
+
+/// A type that has used up its `rate`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rest {
+    pub key: TypeKey,
+    pub rate: f64,
+    /// The time until it is worth another claim.
+    pub time: Duration,
+}
+
+impl Rest {
+    /// After a claim that started so many of its jobs. `None` if another one may start now.
+    pub fn of(
+        key: &TypeKey,
+        (rate, spent): (f64, Spent),
+        started: u32,
+        now: Timestamp,
+    ) -> Option<Rest> {
+        let time = spent.rest(started, rate, now)?;
+        Some(Rest { key: key.clone(), rate, time })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

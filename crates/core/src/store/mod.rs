@@ -61,7 +61,7 @@ use async_trait::async_trait;
 
 pub use audit::{AuditList, AuditPage, Audits};
 pub use change::{Changed, Changes, EndRequest, GiveUp, Overdue, Requeue};
-pub use claim::{Claim, Claimed, Claims, Hold, LeaseRef, Pick, Renew};
+pub use claim::{Claim, ClaimAnswer, Claimed, Claims, Hold, LeaseRef, Pick, Renew, Rest};
 pub use daemon::{
     Backlog, DaemonRecord, DaemonReport, Daemons, SysidGrant, SysidRenew, SysidReserve,
 };

@@ -118,7 +118,6 @@ impl World {
             hidden: false,
             limit,
             payload_bytes_max: u64::MAX,
-            room: std::sync::Arc::new(|_, _| u32::MAX),
             after: None,
             claimant,
             decide: Arc::new(move |whole, claimant, _| hand_out(whole, false, claimant, now)),

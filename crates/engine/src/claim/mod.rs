@@ -5,14 +5,14 @@
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐
 //!   pull ──────── types found by name ────┴─► Reservation ─► job_claim ─► answered, or given back
-//!   take ──────── names and a decision ─► job_take, which asks for a Reservation of each type
-//!                                         with a rate ─► used, or given back
+//!   take ──────── names and a decision ─► job_take
 //! ```
 //!
-//! **Limits.** The store counts a type's `concurrency` within the claim, so it holds for all kinds
-//! of claims and all daemons. The scheduler counts a type's `rate`: a claim reserves its starts
-//! before it asks the store. A `Reservation` holds what a claim may use of a type (starts, and a
-//! slot for a batch). Dropping it returns what was not used, whatever happened to the claim.
+//! **Limits.** The store counts a type's `concurrency` and `rate` within the claim, so they hold for
+//! all kinds of claims and all daemons. Its answer says which types rest now, and the scheduler
+//! leaves these alone until then. A `Reservation` is a claim's share of a type: jobs on which no
+//! other claim counts, and a slot for a batch. Dropping it returns what was not used, whatever
+//! happened to the claim.
 //!
 //! **What a claim sees.** Every job whose add this daemon answered before: the claim of a worker
 //! waits until our journal is ingested that far (for `FRESH_CLAIM` at most, if the store is slow),
@@ -38,10 +38,10 @@ pub(crate) mod untake;
 pub(crate) mod wait;
 pub(crate) mod waitlist;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use windlass_core::TypeKey;
-use windlass_core::store::{Claim, Claimed, Error, Hold, Pick};
+use windlass_core::store::{Claim, ClaimAnswer, Claimed, Error, Hold, Pick};
 
 use crate::shared::Shared;
 use reserve::{Reservation, Slot};
@@ -61,8 +61,10 @@ pub(crate) async fn claim(
 ) -> Result<(Vec<Filled>, UnderWay<'_>), Error> {
     let jobs = reservations.iter().map(|reservation| u64::from(reservation.jobs())).sum();
     let share = shared.claim_room.share(jobs, bytes_max);
-    let (claimed, under_way) =
+    let (ClaimAnswer { jobs: claimed, rests }, under_way) =
         claim_picks(shared, picks(&reservations), hold, share.bytes()).await?;
+    shared.ready.rest(&rests, shared.clock.steady());
+    let rests: HashSet<TypeKey> = rests.into_iter().map(|rest| rest.key).collect();
     let bytes: u64 = claimed.iter().map(|claimed| claimed.payload.inline_len()).sum();
     let was_cut = bytes >= share.bytes();
     let mut left: HashMap<TypeKey, u64> = HashMap::new();
@@ -77,8 +79,8 @@ pub(crate) async fn claim(
             jobs.drain(..jobs.len().min(reservation.jobs() as usize)).collect()
         };
         let jobs: Vec<Claimed> = of_type.map(take).unwrap_or_default();
-        if jobs.is_empty() && was_cut {
-            // The store did not get to this type; the reservation is given back.
+        if jobs.is_empty() && (was_cut || rests.contains(reservation.key())) {
+            // The store did not get to this type, or it rests; the reservation is given back.
             return (jobs, None);
         }
         let left = left.get(reservation.key()).copied().unwrap_or(0);
@@ -93,7 +95,7 @@ async fn claim_picks(
     picks: Vec<Pick>,
     hold: Hold,
     payload_bytes_max: u64,
-) -> Result<(Vec<Claimed>, UnderWay<'_>), Error> {
+) -> Result<(ClaimAnswer, UnderWay<'_>), Error> {
     let (store, owner) = (shared.store.as_ref(), shared.daemon.sysid());
     let tokens = &shared.daemon.tokens;
     let claim = |token| {

@@ -59,7 +59,7 @@ async fn claim_now(
         };
         let reservations = reserve(&shared, &wish, types);
         if reservations.is_empty() {
-            // Others have just used what the rates of these types allow.
+            // Others have just used up the rates of these types.
             continue;
         }
         let hold = Hold::For(wish.lease);
@@ -120,7 +120,7 @@ async fn types(shared: &Shared, wish: &PullClaim) -> Result<Looked<Vec<WaitingTy
         after = next;
         let now = shared.clock.steady();
         let startable =
-            types.iter().any(|of_type| shared.ready.scheduler().may_start(of_type, now));
+            types.iter().any(|of| shared.ready.scheduler().may_start(&of.key, &of.settings, now));
         if !startable && !types.is_empty() {
             // These types rest. If their rates have changed, that is over earlier than the
             // dispatcher knows, which wakes workers then.

@@ -2,16 +2,14 @@
 //! A worker gets the best job of all types that it names.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::edit::{Claimant, Take, TakeAnswer, TakenJob};
 use windlass_core::limit::BATCH_JOBS_MAX;
-use windlass_core::sync::lock;
-use windlass_core::{Invalid, Payload, TypeKey, TypeSettings};
+use windlass_core::{Invalid, Payload, TypeKey};
 
 use crate::claim::interest::{Interest, Pattern};
-use crate::claim::reserve::Reservation;
 use crate::claim::untake::{self, PayloadBefore, Starts, Taken};
 use crate::claim::wait::{self, Looked, Serving};
 use crate::error::{Error, store_error};
@@ -51,11 +49,6 @@ pub(crate) async fn take(
 async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Looked<TakeAnswer>, Error> {
     let mut looked_again = false;
     for _ in 0..PIECES_MAX {
-        let rates = Arc::new(RateReservations::new(shared.clone()));
-        take.room = {
-            let rates = rates.clone();
-            Arc::new(move |key, settings| rates.room(key, settings))
-        };
         let store = shared.store.as_ref();
         let owner = shared.daemon.sysid();
         let under = |token| {
@@ -64,7 +57,7 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Looked<TakeAnsw
             async move { abandoned.note_unanswered(token, took.await) }
         };
         let answer = shared.daemon.tokens.claim(store, under).await.map_err(store_error)?;
-        taken(&shared, &answer, &rates);
+        taken(&shared, &answer);
         if !answer.given.is_empty() || answer.kept > 0 {
             return Ok(Looked::Found(answer));
         }
@@ -83,44 +76,17 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Looked<TakeAnsw
 }
 
 /// Updates the scheduler and announces what changed.
-fn taken(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
+fn taken(shared: &Shared, answer: &TakeAnswer) {
     let mut given: BTreeMap<&TypeKey, u32> = BTreeMap::new();
     for taken in &answer.given {
         *given.entry(&taken.before.job.key).or_default() += 1;
     }
-    rates.answered(&mut given);
+    shared.ready.rest(&answer.rests, shared.clock.steady());
     {
         let mut scheduler = shared.ready.scheduler();
         given.iter().for_each(|(key, jobs)| scheduler.taken(key, u64::from(*jobs)));
     }
     follow_up::announce(shared, &answer.moved);
-}
-
-/// Reservations of types with a rate that a search of the store finds.
-struct RateReservations {
-    shared: Arc<Shared>,
-    of_types: Mutex<BTreeMap<TypeKey, Reservation>>,
-}
-
-impl RateReservations {
-    fn new(shared: Arc<Shared>) -> RateReservations {
-        RateReservations { shared, of_types: Mutex::default() }
-    }
-
-    /// How many jobs of the type may start. The store may ask repeatedly and gets the same answer.
-    fn room(&self, key: &TypeKey, settings: &TypeSettings) -> u32 {
-        let mut of_types = lock(&self.of_types);
-        let reserve = || Reservation::of_rate(&self.shared, key, settings, u32::MAX);
-        of_types.entry(key.clone()).or_insert_with(reserve).jobs()
-    }
-
-    /// Returns what was not used, and removes the types that it knows from `given`.
-    fn answered(&self, given: &mut BTreeMap<&TypeKey, u32>) {
-        let mut of_types = lock(&self.of_types);
-        for (key, reservation) in std::mem::take(&mut *of_types) {
-            reservation.used(given.remove(&key).unwrap_or(0));
-        }
-    }
 }
 
 /// Jobs of a caller that disconnected are released unchanged.

@@ -190,7 +190,7 @@ impl Look {
         }
         let now = shared.clock.steady();
         let mut scheduler = shared.ready.scheduler();
-        let startable = types.iter().filter(|of_type| scheduler.may_start(of_type, now));
+        let startable = types.iter().filter(|of| scheduler.may_start(&of.key, &of.settings, now));
         let ready: Vec<(&TypeKey, u64)> =
             startable.map(|of_type| (&of_type.key, of_type.ready)).collect();
         drop(scheduler);

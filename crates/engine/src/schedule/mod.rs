@@ -50,7 +50,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::limit::PRIORITY_MAX;
-use windlass_core::store::{Pick, WaitingType};
+use windlass_core::rate::burst;
+use windlass_core::store::{Pick, Rest, WaitingType};
 use windlass_core::{HandlerId, Priority, Tenant, TypeKey, TypeSettings};
 
 use crate::options::Fairness;
@@ -151,6 +152,9 @@ struct Entry {
     batches_running: BTreeMap<HandlerId, usize>,
     /// The priority of its most urgent job at the last claim.
     front: Option<Priority>,
+    /// The claim of a batch is under way, and the type has a rate: only the answer says whether more
+    /// of its jobs may start.
+    starts_asked: bool,
     /// Picks since it entered the window.
     picks: u32,
     /// It has had its turn, and others of its tenant wait for theirs: a look readmits it.
@@ -214,14 +218,13 @@ impl Scheduler {
         let handler = entry.handler?;
         entry.picks = entry.picks.saturating_add(1);
         let limit = entry.ready.min(u64::from(u32::MAX)) as u32;
-        let limit = limit.min(rate::burst(&entry.settings));
+        let limit = limit.min(entry.settings.rate.map_or(u32::MAX, burst));
         let front = entry.front;
         Some((Pick { limit: limit.max(1), floor: self.next_floor(front, rng), key }, handler))
     }
 
-    /// Reserves `wanted` jobs of a type for a claim: no other claim of this daemon counts on them,
-    /// and they count against the type's rate. With a handler, also takes a slot for a batch of
-    /// that version.
+    /// Reserves `wanted` jobs of a type for a claim, unless it rests: no other claim of this daemon
+    /// counts on them. With a handler, also takes a slot for a batch of that version.
     pub(crate) fn reserve(
         &mut self,
         key: &TypeKey,
@@ -230,8 +233,8 @@ impl Scheduler {
         wanted: u32,
         now: Duration,
     ) -> Reserved {
-        let jobs = self.rates.reserve(key, settings, wanted, now);
-        let mut reserved = Reserved { jobs, at: now, noted: 0, last_report: 0 };
+        let jobs = if self.may_start(key, settings, now) { wanted } else { 0 };
+        let mut reserved = Reserved { jobs, noted: 0, last_report: 0 };
         if let Some(entry) = self.types.get_mut(key) {
             entry.ready = entry.ready.saturating_sub(u64::from(jobs));
             (reserved.noted, reserved.last_report) = (entry.noted, entry.last_report);
@@ -240,24 +243,18 @@ impl Scheduler {
             self.batch_begins(&key.tenant, now);
             let entry = self.types.entry(key.clone()).or_default();
             *entry.batches_running.entry(handler).or_default() += 1;
+            entry.starts_asked = settings.rate.is_some();
         }
         self.let_others(key);
         self.place(key);
         reserved
     }
 
-    /// The claim is answered: it got `got` of the reserved jobs and would get `left` more, not
-    /// counting those noted since it began.
-    pub(crate) fn answered(
-        &mut self,
-        key: &TypeKey,
-        reserved: Reserved,
-        got: u32,
-        left: u64,
-        now: Duration,
-    ) {
-        self.rates.give_back(key, reserved.jobs.saturating_sub(got), reserved.at, now);
+    /// The claim is answered: it would get `left` more jobs, not counting those noted since it
+    /// began.
+    pub(crate) fn answered(&mut self, key: &TypeKey, reserved: Reserved, left: u64) {
         let served = self.is_served(key);
+        self.starts_answered(key);
         if let Some(entry) = self.types.get_mut(key).filter(|_| !served) {
             entry.ready = left + entry.noted.saturating_sub(reserved.noted);
             // A later look has reported on the type and may be newer.
@@ -268,19 +265,12 @@ impl Scheduler {
         self.place(key);
     }
 
-    /// The claim did not happen, or does not say how many more jobs there are: returns all but the
-    /// `used` starts.
-    pub(crate) fn give_back(
-        &mut self,
-        key: &TypeKey,
-        reserved: Reserved,
-        used: u32,
-        now: Duration,
-    ) {
-        self.rates.give_back(key, reserved.jobs.saturating_sub(used), reserved.at, now);
+    /// The claim did not happen, or the type rests: its jobs wait as before.
+    pub(crate) fn give_back(&mut self, key: &TypeKey, reserved: Reserved) {
+        self.starts_answered(key);
         let served = self.is_served(key);
         if let Some(entry) = self.types.get_mut(key).filter(|_| !served) {
-            entry.ready += u64::from(reserved.jobs.saturating_sub(used));
+            entry.ready += u64::from(reserved.jobs);
             entry.may_have_more();
         }
         self.place(key);
@@ -293,7 +283,21 @@ impl Scheduler {
         }
     }
 
-    /// Jobs of a type without a rate were taken by name.
+    fn starts_answered(&mut self, key: &TypeKey) {
+        if let Some(entry) = self.types.get_mut(key) {
+            entry.starts_asked = false;
+        }
+    }
+
+    /// The store has answered that these types rest.
+    pub(crate) fn rest(&mut self, rests: &[Rest], now: Duration) {
+        for rest in rests {
+            self.rates.rest(rest, now);
+            self.place(&rest.key);
+        }
+    }
+
+    /// Jobs of a type were taken by name.
     pub(crate) fn taken(&mut self, key: &TypeKey, jobs: u64) {
         if let Some(entry) = self.types.get_mut(key) {
             entry.ready = entry.ready.saturating_sub(jobs);
@@ -328,15 +332,20 @@ impl Scheduler {
         rested
     }
 
-    /// See `Rates::holds_back`.
-    pub(crate) fn holds_back(&mut self, key: &TypeKey) -> bool {
-        self.rates.holds_back(key)
+    /// Whether jobs of a type cannot start because it rests. Workers are woken when that is over.
+    pub(crate) fn rests(&self, key: &TypeKey) -> bool {
+        self.rates.rests(key)
     }
 
     /// Whether a claim may start jobs of a type with these settings.
-    pub(crate) fn may_start(&mut self, of: &WaitingType, now: Duration) -> bool {
-        self.rates.follow(&of.key, of.settings.rate);
-        !self.rates.holds_back_at(&of.key, now)
+    pub(crate) fn may_start(
+        &mut self,
+        key: &TypeKey,
+        settings: &TypeSettings,
+        now: Duration,
+    ) -> bool {
+        self.rates.follow(key, settings.rate);
+        !self.rates.rests_at(key, now)
     }
 
     // ---- what changes from outside -----------------------------------------------------------
@@ -416,6 +425,7 @@ impl Scheduler {
         let contexts = entry.contexts.unwrap_or(1) as usize;
         entry.ready > 0
             && entry.batches_running.get(&handler).is_none_or(|running| *running < contexts)
+            && !entry.starts_asked
             && !self.rates.rests(key)
     }
 }
@@ -424,7 +434,6 @@ impl Scheduler {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reserved {
     pub jobs: u32,
-    at: Duration,
     /// Jobs of the type noted before the reservation.
     noted: u64,
     /// The number of the store's last report on the type.

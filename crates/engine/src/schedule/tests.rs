@@ -47,6 +47,12 @@ pub(super) fn start(scheduler: &mut Scheduler, key: &TypeKey) -> Reserved {
     scheduler.reserve(key, &settings, handler(), 1, NOW)
 }
 
+/// The store has answered that a type with this rate has started all that it may for now.
+pub(super) fn rest(scheduler: &mut Scheduler, key: &TypeKey, rate: f64) {
+    let time = Duration::from_secs_f64(f64::from(burst(rate)) / rate);
+    scheduler.rest(&[Rest { key: key.clone(), rate, time }], NOW);
+}
+
 /// The estimated number of waiting jobs of a type.
 fn ready(scheduler: &Scheduler, key: &TypeKey) -> u64 {
     scheduler.types.get(key).map_or(0, |entry| entry.ready)
@@ -139,9 +145,9 @@ fn s0_60_select_reserve_answer_and_free_keep_count() {
     let settings = TypeSettings::default();
     let reserved = scheduler.reserve(&pick.key, &settings, handler(), 2, NOW);
     assert_eq!(scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap().0.limit, 1);
-    scheduler.answered(&pick.key, reserved, 2, 1, NOW);
+    scheduler.answered(&pick.key, reserved, 1);
     let last = scheduler.reserve(&pick.key, &settings, handler(), 1, NOW);
-    scheduler.answered(&pick.key, last, 1, 0, NOW);
+    scheduler.answered(&pick.key, last, 0);
     assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
     (0..2).for_each(|_| scheduler.free_slot(&pick.key, handler().unwrap(), NOW));
     assert_eq!(scheduler.batches_running, 0);
@@ -150,7 +156,7 @@ fn s0_60_select_reserve_answer_and_free_keep_count() {
     assert_eq!(scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap().0.limit, 3);
     let reserved = scheduler.reserve(&pick.key, &settings, None, 3, NOW);
     assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
-    scheduler.give_back(&pick.key, reserved, 0, NOW);
+    scheduler.give_back(&pick.key, reserved);
     assert_eq!(scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap().0.limit, 3);
 }
 
@@ -186,15 +192,15 @@ fn a_claims_answer_closes_a_type_and_what_was_noted_meanwhile_opens_it() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 5)]);
     let (t, settings) = (key("a", "t"), TypeSettings::default());
     let reserved = scheduler.reserve(&t, &settings, None, 2, NOW);
-    scheduler.answered(&t, reserved, 1, 0, NOW);
+    scheduler.answered(&t, reserved, 0);
     assert_eq!(ready(&scheduler, &t), 0);
     scheduler.note(&t, 5);
     let reserved = scheduler.reserve(&t, &settings, None, 2, NOW);
     scheduler.note(&t, 1);
-    scheduler.answered(&t, reserved, 0, 0, NOW);
+    scheduler.answered(&t, reserved, 0);
     assert_eq!(ready(&scheduler, &t), 1);
     let reserved = scheduler.reserve(&t, &settings, None, 1, NOW);
-    scheduler.answered(&t, reserved, 1, 40, NOW);
+    scheduler.answered(&t, reserved, 40);
     assert_eq!(ready(&scheduler, &t), 40, "another daemon's jobs are there");
 }
 
@@ -265,10 +271,15 @@ fn a_type_over_its_rate_rests() {
     let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
     assert_eq!(pick.limit, 2);
     let reserved = scheduler.reserve(&pick.key, &settings, handler(), 2, NOW);
-    assert_eq!(scheduler.reserve(&pick.key, &settings, None, 9, NOW).jobs, 0, "pulls count too");
-    scheduler.answered(&pick.key, reserved, 2, 98, NOW);
     scheduler.free_slot(&pick.key, handler().unwrap(), NOW);
-    assert!(scheduler.rates.rests(&pick.key));
+    assert!(
+        scheduler.select(&HashSet::new(), &mut rng, NOW).is_none(),
+        "it is not known yet whether more of its jobs may start"
+    );
+    rest(&mut scheduler, &pick.key, 2.0);
+    assert_eq!(scheduler.reserve(&pick.key, &settings, None, 9, NOW).jobs, 0, "pulls count too");
+    scheduler.answered(&pick.key, reserved, 98);
+    assert!(scheduler.rests(&pick.key));
     assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
     let rested = scheduler.next_rested_at().unwrap();
     assert_eq!(rested, NOW + Duration::from_secs(1));
@@ -276,8 +287,6 @@ fn a_type_over_its_rate_rests() {
     assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_some());
     let reserved = scheduler.reserve(&pick.key, &settings, None, 2, rested);
     assert_eq!(reserved.jobs, 2);
-    scheduler.give_back(&pick.key, reserved, 0, rested);
-    assert!(!scheduler.rates.rests(&pick.key), "nothing was started");
 }
 
 #[test]
@@ -285,13 +294,16 @@ fn a_claim_may_start_jobs_of_a_type_unless_it_rests() {
     let mut slow = waiting("a", "t", 100);
     slow.settings.rate = Some(1.0);
     let mut scheduler = scheduler(Fairness::Tenant, vec![slow.clone()]);
-    assert!(scheduler.may_start(&slow, NOW) && !scheduler.holds_back(&slow.key));
-    start(&mut scheduler, &slow.key);
-    assert!(scheduler.holds_back(&slow.key));
-    assert!(!scheduler.may_start(&slow, NOW));
-    assert!(scheduler.may_start(&slow, NOW + Duration::from_secs(1)), "its rest is over");
+    let may_start = |scheduler: &mut Scheduler, slow: &WaitingType, now| {
+        scheduler.may_start(&slow.key, &slow.settings, now)
+    };
+    assert!(may_start(&mut scheduler, &slow, NOW) && !scheduler.rests(&slow.key));
+    rest(&mut scheduler, &slow.key, 1.0);
+    assert!(scheduler.rests(&slow.key) && !may_start(&mut scheduler, &slow, NOW));
+    let over = NOW + Duration::from_secs(1);
+    assert!(may_start(&mut scheduler, &slow, over), "its rest is over");
     slow.settings.rate = None;
-    assert!(scheduler.may_start(&slow, NOW), "it has no rate any more");
+    assert!(may_start(&mut scheduler, &slow, NOW), "it has no rate any more");
 }
 
 #[test]
@@ -342,7 +354,7 @@ fn an_idle_type_is_remembered_with_its_handler_and_a_new_one_asks_for_a_look() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);
     let t = key("a", "t");
     let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
-    scheduler.answered(&t, reserved, 1, 0, NOW);
+    scheduler.answered(&t, reserved, 0);
     let mut rng = fastrand::Rng::with_seed(3);
     assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_none());
     assert!(scheduler.note(&t, 1), "its handler is known");
@@ -390,7 +402,7 @@ fn more_types_than_have_a_place_take_turns() {
         let (pick, version) = scheduler.select(&HashSet::new(), &mut rng, NOW).unwrap();
         let settings = TypeSettings::default();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
-        scheduler.answered(&pick.key, reserved, 1, 999, NOW);
+        scheduler.answered(&pick.key, reserved, 999);
         scheduler.free_slot(&pick.key, version, NOW);
         *picked.entry(pick.key).or_default() += 1;
         assert!(scheduler.waiting <= 300, "the window is bounded");
@@ -416,7 +428,7 @@ fn idle_types_are_forgotten_when_there_are_too_many() {
         let t = waiting("a", &format!("t{n}"), 1);
         look(&mut scheduler, vec![t.clone()]);
         let reserved = scheduler.reserve(&t.key, &t.settings, None, 1, NOW);
-        scheduler.answered(&t.key, reserved, 1, 0, NOW);
+        scheduler.answered(&t.key, reserved, 0);
     }
     assert_eq!(scheduler.types.len(), 20_000);
     assert!(scheduler.note(&key("a", "t29999"), 1), "the newest are remembered");
@@ -438,7 +450,7 @@ fn a_tenant_with_a_first_job_does_not_wait_behind_thousands_of_others() {
             picks.find(|picked| *picked == key("new", "t")).expect("one of two picks is for it");
         assert!(picks.all(|picked| picked != t), "round {round}: it has one");
         let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
-        scheduler.answered(&t, reserved, 1, 0, NOW);
+        scheduler.answered(&t, reserved, 0);
     }
 }
 
@@ -451,10 +463,10 @@ fn a_type_is_not_taken_for_empty_before_a_claim_says_so() {
     scheduler.taken(&t, 2);
     assert_eq!(ready(&scheduler, &t), 1, "another daemon may have added jobs");
     let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
-    scheduler.give_back(&t, reserved, 1, NOW);
+    scheduler.give_back(&t, reserved);
     assert_eq!(ready(&scheduler, &t), 1);
     let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
-    scheduler.answered(&t, reserved, 0, 0, NOW);
+    scheduler.answered(&t, reserved, 0);
     assert_eq!(ready(&scheduler, &t), 0);
 }
 
@@ -480,7 +492,10 @@ fn run_all(scheduler: &mut Scheduler, rng: &mut fastrand::Rng) -> usize {
     while let Some((pick, version)) = scheduler.select(&HashSet::new(), rng, NOW) {
         let settings = scheduler.settings(&pick.key).unwrap();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
-        scheduler.answered(&pick.key, reserved, 1, 0, NOW);
+        if let Some(rate) = settings.rate {
+            rest(scheduler, &pick.key, rate);
+        }
+        scheduler.answered(&pick.key, reserved, 0);
         scheduler.free_slot(&pick.key, version, NOW);
         picked += 1;
     }
@@ -539,11 +554,11 @@ fn a_type_turned_away_from_a_full_window_comes_in_when_there_is_room() {
     let mut ring = Ring::of(2);
     ring.0[0].settings.rate = Some(0.001);
     look(&mut scheduler, ring.0[..1].to_vec());
-    scheduler.reserve(&ring.0[0].key, &ring.0[0].settings, None, 1, NOW);
+    rest(&mut scheduler, &ring.0[0].key, 0.001);
     look(&mut scheduler, ring.0[1..].to_vec());
     for of_type in all {
         let reserved = scheduler.reserve(&of_type.key, &of_type.settings, None, 1, NOW);
-        scheduler.answered(&of_type.key, reserved, 1, 0, NOW);
+        scheduler.answered(&of_type.key, reserved, 0);
     }
     assert!(scheduler.wants_types() && feed(&mut scheduler, &ring, 32));
     let (pick, _) = scheduler.select(&HashSet::new(), &mut rng, NOW).expect("it is here");
@@ -559,8 +574,9 @@ fn a_new_rate_changes_the_current_rest_wherever_it_comes_from() {
         for here in [true, false] {
             let mut scheduler = scheduler(Fairness::Tenant, vec![slow.clone()]);
             let reserved = start(&mut scheduler, &slow.key);
-            scheduler.answered(&slow.key, reserved, 1, 99, NOW);
-            assert!(scheduler.rates.rests(&slow.key));
+            rest(&mut scheduler, &slow.key, 0.001);
+            scheduler.answered(&slow.key, reserved, 99);
+            assert!(scheduler.rests(&slow.key));
             if here {
                 scheduler.set_settings(&slow.key, settings.clone());
             } else {
@@ -569,7 +585,7 @@ fn a_new_rate_changes_the_current_rest_wherever_it_comes_from() {
             }
             let rested = scheduler.take_rested(NOW + Duration::from_millis(1));
             assert_eq!(rested.len(), 1, "waiting workers hear of it, too: {rate:?} {here}");
-            assert!(!scheduler.rates.rests(&slow.key));
+            assert!(!scheduler.rests(&slow.key));
             let mut rng = fastrand::Rng::with_seed(1);
             assert!(scheduler.select(&HashSet::new(), &mut rng, NOW).is_some());
         }
@@ -582,10 +598,10 @@ fn a_claim_that_a_look_has_overtaken_does_not_close_a_type() {
     let t = key("a", "t");
     let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
     look(&mut scheduler, vec![waiting("a", "t", 5)]);
-    scheduler.answered(&t, reserved, 1, 0, NOW);
+    scheduler.answered(&t, reserved, 0);
     assert_eq!(ready(&scheduler, &t), 1, "the look may be the newer one");
     let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
-    scheduler.answered(&t, reserved, 0, 0, NOW);
+    scheduler.answered(&t, reserved, 0);
     assert_eq!(ready(&scheduler, &t), 0, "an empty claim puts it right");
 }
 
@@ -666,7 +682,7 @@ fn a_tenant_of_which_a_look_told_only_a_part_gets_the_others_from_its_ring() {
         };
         let settings = TypeSettings::default();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
-        scheduler.answered(&pick.key, reserved, 1, 9, NOW);
+        scheduler.answered(&pick.key, reserved, 9);
         scheduler.free_slot(&pick.key, version, NOW);
         picked.insert(pick.key);
     }

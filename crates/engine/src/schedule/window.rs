@@ -160,7 +160,7 @@ impl Scheduler {
         true
     }
 
-    /// Applies settings from any source. A new rate shortens or extends the current rest.
+    /// Applies settings from any source. A new rate ends the current rest.
     pub(super) fn put_settings(&mut self, key: &TypeKey, settings: TypeSettings) {
         self.rates.follow(key, settings.rate);
         if let Some(entry) = self.types.get_mut(key).filter(|entry| *entry.settings != settings) {
@@ -219,7 +219,7 @@ mod tests {
         let is_idle = |scheduler: &Scheduler| scheduler.types[&t].idle > 0;
         assert!(!is_idle(&scheduler), "it has a job");
         let reserved = start(&mut scheduler, &t);
-        scheduler.answered(&t, reserved, 1, 0, NOW);
+        scheduler.answered(&t, reserved, 0);
         assert!(!is_idle(&scheduler), "it has a batch");
         scheduler.free_slot(&t, handler().unwrap(), NOW);
         assert!(is_idle(&scheduler));

@@ -32,7 +32,7 @@ async fn a_job_whose_claim_was_never_answered_is_given_back() {
         payload_bytes_max: u64::MAX,
     };
     let claimed = async {
-        while store.job_claim(claim()).await.unwrap().is_empty() {
+        while store.job_claim(claim()).await.unwrap().jobs.is_empty() {
             tokio::task::yield_now().await;
         }
     };

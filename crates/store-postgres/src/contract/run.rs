@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use windlass_core::job::{Boot, Progress, Token};
 use windlass_core::name::{Tenant, TypeKey, TypeName};
 use windlass_core::store::{
-    Add, Added, ChangedLook, ChangedTypes, Claim, Claimed, Claims, DaemonRecord, Daemons,
+    Add, Added, ChangedLook, ChangedTypes, Claim, ClaimAnswer, Claims, DaemonRecord, Daemons,
     Durability, Error, IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef,
     NamedLook, NamedTypes, Piece, Renew, SettleAnswer, Settled, Settlement, Settles, SysidGrant,
     SysidRenew, SysidReserve, WaitingType, Waits,
@@ -122,7 +122,7 @@ impl Waits for PostgresStore {
 
 #[async_trait]
 impl Claims for PostgresStore {
-    async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
+    async fn job_claim(&self, claim: Claim) -> Result<ClaimAnswer, Error> {
         self.inner.write_when_ready(|tx| Box::pin(claim::job_claim(tx, &claim))).await
     }
 

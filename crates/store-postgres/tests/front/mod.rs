@@ -61,7 +61,7 @@ impl Queue {
             hold: Hold::For(Duration::from_secs(60)),
             payload_bytes_max: u64::MAX,
         };
-        self.store.job_claim(claim).await.unwrap()
+        self.store.job_claim(claim).await.unwrap().jobs
     }
 
     async fn settle(&self, claimed: &[Claimed], verdict: Verdict) {

@@ -56,7 +56,7 @@ pub(crate) async fn claim(store: &dyn Store, limit: u32) -> Vec<Claimed> {
         hold: Hold::For(Duration::from_secs(10)),
         payload_bytes_max: u64::MAX,
     };
-    store.job_claim(claim).await.unwrap()
+    store.job_claim(claim).await.unwrap().jobs
 }
 
 pub(crate) fn done(claimed: &Claimed) -> Settlement {

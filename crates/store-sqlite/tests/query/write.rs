@@ -38,7 +38,6 @@ impl World {
             hidden: mocks,
             limit: 10,
             payload_bytes_max: u64::MAX,
-            room: Arc::new(|_, _| u32::MAX),
             after: None,
             claimant: Claimant::UNSET,
             decide: Arc::new(|whole, _, _| {

@@ -7,8 +7,8 @@ use windlass_core::Job;
 use windlass_core::edit::{FullJob, MovedJobs, TakeAnswer, TakenJob};
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{
-    Added, Changed, ChangedTypes, Claimed, Durability, Error, GiveUp, Insert, LeaseRef, Piece,
-    Revision, TypedJob, WaitingType,
+    Added, Changed, ChangedTypes, ClaimAnswer, Claimed, Durability, Error, GiveUp, Insert,
+    LeaseRef, Piece, Revision, TypedJob, WaitingType,
 };
 
 use super::op::{Op, Read};
@@ -20,10 +20,13 @@ pub(super) async fn of(store: &Subject, op: &Op, world: &mut World) -> String {
     match op {
         Op::Claim(claim) => {
             let claimed = store.job_claim(claim.clone()).await;
-            for claimed in claimed.iter().flatten() {
+            for claimed in claimed.iter().flat_map(|answer| &answer.jobs) {
                 world.remember(lease_ref(claimed));
             }
-            text(claimed.map(|claimed| claimed.into_iter().map(plain_claimed).collect::<Vec<_>>()))
+            let plain = |ClaimAnswer { jobs, rests }| {
+                (jobs.into_iter().map(plain_claimed).collect::<Vec<_>>(), rests)
+            };
+            text(claimed.map(plain))
         }
         Op::Take(plan) => {
             let took = store.job_take(plan.take()).await;

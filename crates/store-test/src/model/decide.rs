@@ -1,7 +1,6 @@
 //! Decisions of the model test: plans that can be printed, and that decide the same for every
 //! store. They follow the rules of families, as all real decisions do.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -197,7 +196,6 @@ pub(super) struct TakePlan {
     pub(super) hidden: bool,
     pub(super) limit: u32,
     pub(super) payload_bytes_max: u64,
-    pub(super) room: Vec<(TypeName, u32)>,
     pub(super) owner: Sysid,
     pub(super) token: Token,
     /// When lent jobs are due again; without it, jobs are leased.
@@ -217,10 +215,6 @@ impl TakePlan {
             hidden: self.hidden,
             limit: self.limit,
             payload_bytes_max: self.payload_bytes_max,
-            room: {
-                let room: HashMap<TypeName, u32> = self.room.iter().cloned().collect();
-                Arc::new(move |key, _| room.get(&key.name).copied().unwrap_or(u32::MAX))
-            },
             after: None,
             claimant: Claimant::UNSET,
             decide: Arc::new(move |whole, _, _| plan.decide(whole)),

@@ -94,7 +94,6 @@ impl World {
             0 => Names::AnyOf(self.some(3, |world| world.key().name)),
             _ => Names::Glob(globs[self.random.usize(0..globs.len())].into()),
         };
-        let room = self.maybe(|world| world.some(2, |w| (w.key().name, w.random.u32(0..2))));
         Op::Take(TakePlan {
             tenant: self.tenant(),
             names,
@@ -102,7 +101,6 @@ impl World {
             hidden: self.random.bool(),
             limit: self.random.u32(1..6),
             payload_bytes_max: if self.random.bool() { u64::MAX } else { 2048 },
-            room: room.unwrap_or_default(),
             owner: self.sysid(),
             token: self.token(),
             lend: self.maybe(|world| world.now + Duration::from_secs(world.random.u64(1..60))),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::options::Fairness;
 use crate::schedule::TenantEntry;
-use crate::schedule::tests::{NOW, handler, key, look, scheduler, start, waiting};
+use crate::schedule::tests::{NOW, key, look, rest, scheduler, start, waiting};
 
 #[test]
 fn tenants_that_were_turned_away_are_asked_for_once_when_half_of_the_places_are_free() {
@@ -45,17 +45,19 @@ fn a_tenant_that_found_the_window_full_gets_more_types_when_half_of_it_is_free()
 fn a_tenant_that_found_the_window_full_makes_room_with_a_type_that_rests() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![slow_type("t")]);
     let t = key("a", "t");
-    scheduler.reserve(&t, &slow_type("t").settings, None, 1, NOW);
+    rest(&mut scheduler, &t, SLOW);
     scheduler.waiting = WINDOW_TYPES_MAX;
     look(&mut scheduler, vec![waiting("a", "u", 1)]);
     assert_eq!(scheduler.take_short(1), [(t.tenant.clone(), None)]);
     assert_eq!(scheduler.types[&t].ready, 0);
 }
 
+const SLOW: f64 = 0.001;
+
 /// A type with jobs that rests once it has started one.
 fn slow_type(name: &str) -> WaitingType {
     let mut slow = waiting("a", name, 9);
-    slow.settings.rate = Some(0.001);
+    slow.settings.rate = Some(SLOW);
     slow
 }
 
@@ -64,7 +66,7 @@ fn tenant_that_rests(types: usize, waiting: usize) -> Scheduler {
     let types: Vec<WaitingType> = (0..types).map(|n| slow_type(&format!("t{n}"))).collect();
     let mut scheduler = scheduler(Fairness::Tenant, types.clone());
     for of_type in types {
-        scheduler.reserve(&of_type.key, &of_type.settings, None, 1, NOW);
+        rest(&mut scheduler, &of_type.key, SLOW);
     }
     scheduler.waiting = waiting;
     scheduler
@@ -106,13 +108,15 @@ fn a_round_that_brought_a_type_to_pick_is_followed_by_another_one() {
 /// `resting` others rest.
 fn left_of(resting: usize) -> usize {
     let slow = slow_type("batch");
-    let rest = |n| WaitingType { key: key("a", &format!("t{n}")), ..slow.clone() };
-    let mut types: Vec<WaitingType> = (0..resting).map(rest).collect();
+    let other = |n| WaitingType { key: key("a", &format!("t{n}")), ..slow.clone() };
+    let mut types: Vec<WaitingType> = (0..resting).map(other).collect();
     types.extend([slow.clone(), waiting("a", "open", 9)]);
     let mut scheduler = scheduler(Fairness::Tenant, types.clone());
     for of_type in &types[..=resting] {
-        let handler = handler().filter(|_| of_type.key == slow.key);
-        scheduler.reserve(&of_type.key, &of_type.settings, handler, 1, NOW);
+        if of_type.key == slow.key {
+            start(&mut scheduler, &of_type.key);
+        }
+        rest(&mut scheduler, &of_type.key, SLOW);
     }
     scheduler.has_more(&slow.key.tenant);
     assert_eq!(scheduler.take_short(1).len(), 1);

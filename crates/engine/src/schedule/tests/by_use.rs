@@ -82,7 +82,7 @@ impl Stage {
     fn leaves(&mut self, name: &str) {
         let t = key(name, "t");
         let reserved = self.scheduler.reserve(&t, &TypeSettings::default(), None, 1, self.now);
-        self.scheduler.answered(&t, reserved, 0, 0, self.now);
+        self.scheduler.answered(&t, reserved, 0);
         self.accounts.get_mut(name).unwrap().open_since = None;
     }
 
