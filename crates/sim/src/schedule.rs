@@ -82,16 +82,15 @@ pub(crate) fn play(settings: Settings) -> Result<Verdict> {
     let _noted = panics::take();
     let played = runtime.block_on(run(settings));
     drop(runtime);
-    let Played { history, mut problems, daemons, drained } = played;
+    let Played { history, mut problems, drained } = played;
     problems.extend(panics::take());
-    let report = judge(&history, daemons, drained);
+    let report = judge(&history, drained);
     Ok(Verdict { report, problems, history })
 }
 
 struct Played {
     history: Vec<Record>,
     problems: Vec<String>,
-    daemons: usize,
     drained: bool,
 }
 
@@ -110,7 +109,7 @@ async fn run(Settings { seed, control, fleet }: Settings) -> Played {
     // Daemons refer to the world, and the world to daemons.
     (0..daemons).for_each(|number| world.set_up(number, None));
     let (history, problems) = world.take();
-    Played { history, problems, daemons, drained }
+    Played { history, problems, drained }
 }
 
 /// A store that can forget what it has not synced is slower, so it is one only if it must be.
@@ -191,13 +190,12 @@ async fn work(site: &Arc<Site>, mix: &Mix, plans: &Plans) -> bool {
 
 /// Not checked are fairness, because a schedule has too few jobs to tell chance from neglect, and
 /// rounds of repeating jobs, because it is nowhere calm for as long as one may take.
-fn judge(history: &[Record], daemons: usize, drained: bool) -> Report {
+fn judge(history: &[Record], drained: bool) -> Report {
     let ns = |duration: Duration| duration.as_nanos() as u64;
     let mut checker = Checker::new(Terms {
         lease_ns: ns(LEASE),
         slack_ns: STAMPS_NS_MAX,
         claim_ahead_ns: ns(CLAIM_AHEAD),
-        rate_daemons: daemons as u32,
         retry_pause_ns: Some(ns(RETRY_DELAY) * 9 / 10),
         drained,
         ..Terms::default()

@@ -171,7 +171,7 @@ fn main() -> Result<ExitCode> {
     }
     let args = Args::parse();
     if let Some(dir) = &args.check {
-        let report = run::judge(&dir.join("history"), args.daemons, true)?;
+        let report = run::judge(&dir.join("history"), true)?;
         println!("{report}");
         return Ok(exit_code(report.is_clean()));
     }

@@ -159,7 +159,7 @@ pub(crate) fn run(settings: &Settings, dir: &Path) -> Result<Verdict> {
     faults.problems.extend(site.take_problems());
     let panics = panics(&site)?;
     let lost_contacts = contact::note(&site, &faults.clock)?;
-    let report = judge(&site.history_dir(), settings.daemons, left.is_empty())?;
+    let report = judge(&site.history_dir(), left.is_empty())?;
     let mut backups = Vec::new();
     for pair in pairs(&taken, settings.control) {
         let (report, problems) = backup::judge(&site, &handlers, &mix, &settings.binary, pair)?;
@@ -252,7 +252,7 @@ pub(crate) fn joined(threads: Vec<ScopedJoinHandle<'_, Result<()>>>) -> Result<(
 }
 
 /// Reads all histories of a run and checks them.
-pub(crate) fn judge(history_dir: &Path, daemons: u32, drained: bool) -> Result<Report> {
+pub(crate) fn judge(history_dir: &Path, drained: bool) -> Result<Report> {
     let mut files = Vec::new();
     for entry in fs::read_dir(history_dir)? {
         let path = entry?.path();
@@ -264,7 +264,6 @@ pub(crate) fn judge(history_dir: &Path, daemons: u32, drained: bool) -> Result<R
     let terms = Terms {
         lease_ns: LEASE.as_nanos() as u64,
         claim_ahead_ns: CLAIM_AHEAD.as_nanos() as u64,
-        rate_daemons: daemons,
         retry_pause_ns: Some(RETRY_PAUSE.as_nanos() as u64),
         round_max_ns: Some(ROUND_MAX.as_nanos() as u64),
         passed_over_max: Some(PASSED_OVER_MAX),

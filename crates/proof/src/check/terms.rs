@@ -23,8 +23,6 @@ pub struct Terms {
     pub retention_ns: Option<u64>,
     /// How long jobs are kept that entered as cancelled, because another add had their key.
     pub repeated_retention_ns: u64,
-    /// Daemons that count the rate of a type on their own: 1 if they count together.
-    pub rate_daemons: u32,
     /// The shortest pause before another attempt of a job that asked for one; `None` switches this
     /// part of the rule off.
     pub retry_pause_ns: Option<u64>,
@@ -56,7 +54,6 @@ impl Default for Terms {
             key_ttl_ns: 24 * 3600 * SECOND_NS,
             retention_ns: None,
             repeated_retention_ns: 4 * 24 * 3600 * SECOND_NS,
-            rate_daemons: 1,
             retry_pause_ns: None,
             round_max_ns: None,
             order_payload_bytes_max: 64 * 1024,

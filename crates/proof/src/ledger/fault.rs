@@ -97,6 +97,11 @@ impl Faults {
         self.undoing.touch(from, to)
     }
 
+    /// The times, in order, in which a fault may undo what was not synced.
+    pub(crate) fn undoing(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.undoing.iter()
+    }
+
     /// When the next fault that concerns the holder begins.
     pub(crate) fn next_after(&self, hold: &Hold, at: u64) -> Option<u64> {
         self.lines(hold).filter_map(|line| line.next_after(at)).min()
@@ -183,6 +188,10 @@ impl Intervals {
     fn last_end(&self, from: u64, to: u64) -> Option<u64> {
         let begun = self.spans.partition_point(|(begin, _)| *begin <= to);
         self.reach[..begun].last().copied().filter(|end| *end >= from)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.spans.iter().copied()
     }
 
     fn next_after(&self, at: u64) -> Option<u64> {

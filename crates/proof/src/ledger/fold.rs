@@ -45,7 +45,6 @@ impl Folding {
             faults: Faults::default(),
             fault_count: 0,
             origins: HashMap::new(),
-            daemon_starts: Vec::new(),
             lost_claims: HashMap::new(),
             listed: HashSet::new(),
             counted: Vec::new(),
@@ -96,9 +95,6 @@ impl Folding {
                 Some(account) => account.ended = Some(moment),
                 None => self.odd(moment, format!("fault {fault} ended, but did not begin")),
             },
-            Event::Daemon { what: DaemonEvent::Started, .. } => {
-                self.ledger.daemon_starts.push(moment.at);
-            }
             Event::Daemon { .. } => {}
             Event::Seen(seen) => {
                 self.of_type(seen.job, &seen.tenant, &seen.type_name);

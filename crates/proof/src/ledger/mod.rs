@@ -41,8 +41,6 @@ pub(crate) struct Ledger {
     pub(crate) fault_count: u64,
     /// The jobs that name this origin, each once, in the order in which they were noticed.
     pub(crate) origins: HashMap<Origin, Vec<JobId>>,
-    /// Starts of daemons, in order.
-    pub(crate) daemon_starts: Vec<u64>,
     /// By tenant: when a claim whose answer was lost may have kept jobs from others.
     pub(crate) lost_claims: HashMap<Name, Intervals>,
     pub(crate) listed: HashSet<Name>,

@@ -64,8 +64,7 @@ pub(crate) fn judge(
         fs::rename(old.history_dir().join(context), site.history_dir().join(context))?;
     }
     contact::note(&site, &Steps::default())?;
-    let daemons = u32::try_from(old.daemon_count())?;
-    let report = run::judge(&site.history_dir(), daemons, left.is_empty())?;
+    let report = run::judge(&site.history_dir(), left.is_empty())?;
     let mut problems = left;
     if !status.success() {
         problems.push(format!("{name} was terminated: {status}"));

@@ -214,7 +214,7 @@ fn run_on(args: &Args, seed: u64, faults: &[Fault], dir: &Path) -> Result<Ran> {
     faults.problems.extend(site.take_problems());
     let panics = run::panics(&site)?;
     let lost_contacts = contact::note(&site, &faults.clock)?;
-    let report = run::judge(&site.history_dir(), DAEMONS, drained)?;
+    let report = run::judge(&site.history_dir(), drained)?;
     let verdict = Verdict::new(&site, report, faults, lost_contacts, left, panics);
     Ok(Ran { verdict, gaps, probed: probes.count(), lost: lost.len() })
 }

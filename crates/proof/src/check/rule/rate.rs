@@ -1,10 +1,10 @@
-//! In any time, no more jobs of a type start than its `rate` allows: rate × time + burst for each
-//! daemon that counts on its own. The burst is what the rate allows in a second, at least one.
-//! A start has no exact time: it was after the request, and before its answer. A new rate counts
-//! one lease after its acknowledgement, when every daemon knows it.
+//! In any time, no more jobs of a type start on all daemons together than its `rate` allows: rate ×
+//! time + burst. The burst is what the rate allows in a second, at least one. A start has no exact
+//! time: it was after the request, and before its answer. A new rate counts one lease after its
+//! acknowledgement.
 //!
-//! Cannot see: windows across a start of a daemon (it begins with a fresh burst), or across a
-//! change of the rate. For handlers, each window is longer by `claim_ahead_ns`, so only a small
+//! Cannot see: windows in which the store may have forgotten what it had not synced (claims among
+//! it, with their starts), or across a change of the rate. For handlers, each window is longer by `claim_ahead_ns`, so only a small
 //! value of it makes this rule strict.
 
 use crate::check::{Findings, Terms};
@@ -24,19 +24,25 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
         for mut segment in segments(of) {
             let Some(rate) = segment.limits.rate else { continue };
             segment.from = segment.from.saturating_add(terms.lease_ns);
-            for segment in between_starts_of_daemons(ledger, segment) {
+            for segment in without_forgetting(ledger, segment) {
                 windows(ledger, starts, &segment, rate, terms, found);
             }
         }
     }
 }
 
-fn between_starts_of_daemons(ledger: &Ledger, segment: Segment) -> Vec<Segment> {
-    let within = |at: &u64| *at > segment.from && *at < segment.to;
-    let cuts: Vec<u64> = ledger.daemon_starts.iter().copied().filter(within).collect();
-    let from = [segment.from].into_iter().chain(cuts.iter().copied());
-    let to = cuts.iter().copied().chain([segment.to]);
-    from.zip(to).map(|(from, to)| Segment { from, to, ..segment }).collect()
+/// The parts of a segment in which no fault may undo claims.
+fn without_forgetting(ledger: &Ledger, segment: Segment) -> Vec<Segment> {
+    let (mut parts, mut from) = (Vec::new(), segment.from);
+    for (undone_from, undone_to) in ledger.faults.undoing() {
+        if undone_from > from {
+            parts.push(Segment { from, to: undone_from.min(segment.to), ..segment });
+        }
+        from = from.max(undone_to);
+    }
+    parts.push(Segment { from, ..segment });
+    parts.retain(|part| part.from < part.to);
+    parts
 }
 
 /// Looks for the window with the most starts too many. With starts in the order of their latest
@@ -56,11 +62,10 @@ fn windows(
     };
     let until = |start: &&Start| ledger.hold(**start).began.at <= segment.to;
     let starts: Vec<&Start> = starts[first..].iter().take_while(until).filter(within).collect();
-    let daemons = f64::from(terms.rate_daemons.max(1));
-    let burst = rate.floor().max(1.0) * daemons;
+    let burst = rate.floor().max(1.0);
     let mut from = earliest(ledger, &starts, terms);
     from.iter_mut().for_each(|at| *at = at.saturating_sub(terms.slack_ns));
-    let allowed_by = |at: u64| rate * daemons * (at as f64 / 1e9);
+    let allowed_by = |at: u64| rate * (at as f64 / 1e9);
     let mut best: Option<(f64, usize)> = None;
     for (index, start) in starts.iter().enumerate() {
         let term = index as f64 - allowed_by(from[index]);

@@ -60,39 +60,29 @@ fn a_limit_is_not_in_force_while_it_changes() {
 }
 
 /// Ten jobs, started with these pauses, at two starts in a second.
-fn started_every(ms: u64, restart: bool) -> Vec<&'static str> {
+fn started_every(ms: u64, each_time: impl Fn(&mut Story)) -> Vec<&'static str> {
     let mut story = Story::new();
     story.request(limits(None, Some(2.0)), done()).wait(LEASE_MS + 100);
     for job in 1..=10 {
         story.add(job).claim("w", job, job).seen(job, State::Running).wait(ms);
-        if restart {
-            let daemon = "d1".to_owned();
-            story.event(Event::Daemon { daemon, what: DaemonEvent::Started });
-        }
+        each_time(&mut story);
     }
     story.broken()
 }
 
 #[test]
 fn more_starts_than_the_rate_allows_are_found() {
-    assert_eq!(started_every(500, false), NONE);
-    assert_eq!(started_every(300, false), ["rate"]);
-    assert_eq!(started_every(300, true), NONE, "each start of a daemon brings a burst");
-}
-
-#[test]
-fn daemons_that_count_on_their_own_have_the_rate_each() {
-    let started = |ms| {
-        let mut story = Story::new();
-        story.terms.rate_daemons = 2;
-        story.request(limits(None, Some(2.0)), done()).wait(LEASE_MS + 100);
-        for job in 1..=20 {
-            story.add(job).claim("w", job, job).seen(job, State::Running).wait(ms);
-        }
-        story.broken()
+    assert_eq!(started_every(500, |_| {}), NONE);
+    assert_eq!(started_every(300, |_| {}), ["rate"]);
+    let starts = |story: &mut Story| {
+        let daemon = "d1".to_owned();
+        story.event(Event::Daemon { daemon, what: DaemonEvent::Started });
     };
-    assert_eq!(started(250), NONE);
-    assert_eq!(started(150), ["rate"]);
+    assert_eq!(started_every(300, starts), ["rate"], "a daemon that starts brings no burst");
+    let forgets = |story: &mut Story| {
+        story.fault_on(FaultKind::StoreForgets, Target::All, 1);
+    };
+    assert_eq!(started_every(300, forgets), NONE, "the store may have forgotten starts");
 }
 
 #[test]
