@@ -422,6 +422,21 @@ CREATE FUNCTION lock_class() RETURNS int4 LANGUAGE sql STABLE AS $$
     SELECT quote_ident(current_schema())::regnamespace::oid::int4
 $$;
 
+-- The lock of a type. Types share a bounded number of locks, because the server has room for few:
+-- that of two types is the same now and then, which costs a wait, and no more.
+CREATE FUNCTION type_lock(of_type int4) RETURNS int4 LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN of_type > 0 THEN 1 + (of_type & 1023) ELSE of_type END
+$$;
+
+-- Waits for the transactions that have raised revisions and not ended, without keeping others from
+-- raising some.
+CREATE FUNCTION await_revisions() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_lock(lock_class(), 0);
+    PERFORM pg_advisory_unlock(lock_class(), 0);
+END
+$$;
+
 -- Replaces the bounds of a type, which are sorted by rank. The caller keeps others from doing so.
 CREATE FUNCTION put_front(of_type int4, before int8, bound_ranks int4[], bound_times int8[],
                           bound_ties int8[], bound_ids int8[])
@@ -465,7 +480,7 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     old front;
 BEGIN
-    PERFORM pg_advisory_xact_lock(lock_class(), of_type);
+    PERFORM pg_advisory_xact_lock(lock_class(), type_lock(of_type));
     SELECT * INTO old FROM front WHERE type_id = of_type ORDER BY seq DESC LIMIT 1;
     PERFORM put_front(of_type, old.seq, array_agg(k.rank ORDER BY k.rank),
                       array_agg(k.run_at ORDER BY k.rank), array_agg(k.tie ORDER BY k.rank),
@@ -521,8 +536,8 @@ DECLARE
     low record;
 BEGIN
     IF low_types <> '{}' THEN
-        PERFORM pg_advisory_xact_lock_shared(lock_class(), t)
-           FROM (SELECT DISTINCT t FROM unnest(low_types) t ORDER BY t) AS sorted;
+        PERFORM pg_advisory_xact_lock_shared(lock_class(), l)
+           FROM (SELECT DISTINCT type_lock(t) AS l FROM unnest(low_types) t ORDER BY l) AS sorted;
         FOR low IN
             SELECT n.* FROM unnest(low_types, low_ranks, low_times, low_ties, low_ids)
                             AS n (type_id, rank, run_at, tie, id)
@@ -565,8 +580,11 @@ DECLARE
     one int4;
     unsure int4[] := '{}';
 BEGIN
+    -- In the order of `announce`: this lock, then the rows of all types that may be written.
+    PERFORM pg_advisory_xact_lock_shared(lock_class(), 0);
+    PERFORM FROM type WHERE id = ANY (emptied) ORDER BY id FOR NO KEY UPDATE;
     FOR one IN SELECT t FROM unnest(emptied) t ORDER BY t LOOP
-        IF pg_try_advisory_xact_lock(lock_class(), one) THEN
+        IF pg_try_advisory_xact_lock(lock_class(), type_lock(one)) THEN
             PERFORM FROM segments(one) s
               CROSS JOIN LATERAL (
                     SELECT FROM ready r
@@ -589,21 +607,26 @@ BEGIN
 END
 $$;
 
--- Sums up counts of ended jobs, unless another daemon is doing so.
-CREATE FUNCTION fold_ended(most int8) RETURNS void LANGUAGE plpgsql AS $$
+-- Sums up counts of ended jobs, unless another daemon is doing so. Returns how many rows they were.
+CREATE FUNCTION fold_ended(most int8) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+    summed int8 := 0;
 BEGIN
     IF pg_try_advisory_xact_lock(lock_class(), -2) THEN
         WITH gone AS (
             DELETE FROM ended_delta
              WHERE ctid = ANY (ARRAY(SELECT ctid FROM ended_delta LIMIT most))
             RETURNING type_id, finished, failed, cancelled
+        ), put AS (
+            INSERT INTO ended_count AS c (type_id, finished, failed, cancelled)
+            SELECT type_id, sum(finished), sum(failed), sum(cancelled) FROM gone GROUP BY type_id
+                ON CONFLICT (type_id) DO UPDATE
+               SET finished = c.finished + excluded.finished, failed = c.failed + excluded.failed,
+                   cancelled = c.cancelled + excluded.cancelled
         )
-        INSERT INTO ended_count AS c (type_id, finished, failed, cancelled)
-        SELECT type_id, sum(finished), sum(failed), sum(cancelled) FROM gone GROUP BY type_id
-            ON CONFLICT (type_id) DO UPDATE
-           SET finished = c.finished + excluded.finished, failed = c.failed + excluded.failed,
-               cancelled = c.cancelled + excluded.cancelled;
+        SELECT count(*) INTO summed FROM gone;
     END IF;
+    RETURN summed;
 END
 $$;
 

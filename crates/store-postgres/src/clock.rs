@@ -58,6 +58,11 @@ impl ServerClock {
         ServerClock { steady, base: Mutex::new(None) }
     }
 
+    /// The next reading begins a new comparison.
+    fn forget_base(&self) {
+        *lock(&self.base) = None;
+    }
+
     /// The step since the last reading. The base follows what is not a step: the clocks' drift.
     fn step(&self, reading: Reading) -> Option<Step> {
         let mut base = lock(&self.base);
@@ -102,13 +107,24 @@ pub(crate) async fn begin(store: &Inner, mode: Mode) -> Result<Tx<'_>> {
     Ok(Tx::new(session, mode, reading.now, step))
 }
 
-/// Follows a step of the server's clock, unless another daemon has done so.
+/// A daemon that has beaten by the server's clock as it is now.
+const ANY_ALIVE: &str = "SELECT FROM sysid WHERE expires_at > $1 LIMIT 1";
+
+/// Follows a step of the server's clock, unless another daemon has done so. If the server's clock
+/// seems to have leapt ahead although a daemon's beat lasts by it, it is this machine that stood
+/// still, with its steady clock: a virtual machine that was paused.
 pub(crate) async fn follow(store: &Inner) -> Result<()> {
     let mut tx = begin(store, Mode::Write(Durability::Synced)).await?;
     // Only one daemon at a time gets this far; the next one reads the new count.
     let count = "SELECT value FROM meta WHERE name = 'clock' FOR UPDATE";
     let steps: i64 = tx.query_one(count, &[]).await?.try_get(0)?;
-    if let Some(step) = tx.step.filter(|step| step.steps == steps) {
+    let step = tx.step.filter(|step| step.steps == steps);
+    if step.is_some_and(|step| step.ms > 0)
+        && tx.query_opt(ANY_ALIVE, &[&tx.now.ms()]).await?.is_some()
+    {
+        tracing::warn!("this machine stood still; the clock of the database server was not set");
+        store.clock.forget_base();
+    } else if let Some(step) = step {
         tracing::warn!(step_ms = step.ms, "the clock of the database server was set");
         tx.execute("UPDATE meta SET value = value + 1 WHERE name = 'clock'", &[]).await?;
         shift(&mut tx, step.ms).await?;

@@ -181,7 +181,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// `synced` is the setting of `synchronous_commit` for durable changes.
     pub(crate) fn new(connector: Arc<Connector>, options: Options, synced: &str) -> Pool {
-        let begin = |isolation: &str, commit: &str| {
+        let begin = |isolation: &str, commit: &str, statement_timeout: u64| {
             // BEGIN comes first: whatever is sent behind it is inside the transaction, or refused
             // because one of the settings failed. The settings end with the transaction, so that
             // a pooler between here and the server may give the next one to another client.
@@ -192,6 +192,7 @@ impl Pool {
                  SET LOCAL search_path = {schema}, pg_temp;\
                  SET LOCAL synchronous_commit = {commit};\
                  SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS};\
+                 SET LOCAL statement_timeout = {statement_timeout};\
                  SET LOCAL idle_in_transaction_session_timeout = {IDLE_TIMEOUT_MS};\
                  SET LOCAL enable_seqscan = off;\
                  SET LOCAL enable_bitmapscan = off;\
@@ -201,9 +202,9 @@ impl Pool {
         };
         Pool {
             begin: [
-                begin("REPEATABLE READ READ ONLY", "off"),
-                begin("READ COMMITTED READ WRITE", "off"),
-                begin("READ COMMITTED READ WRITE", synced),
+                begin("REPEATABLE READ READ ONLY", "off", READ_TIMEOUT_MS),
+                begin("READ COMMITTED READ WRITE", "off", 0),
+                begin("READ COMMITTED READ WRITE", synced, 0),
             ],
             places: Arc::new(Semaphore::new(options.connections.max(1))),
             idle: Arc::default(),
@@ -268,6 +269,9 @@ impl Pool {
 
 /// How long a transaction waits for a lock before it begins again.
 const LOCK_TIMEOUT_MS: u64 = 5_000;
+/// How long a statement of a read takes. The server does not notice that a caller has gone, and goes
+/// on reading, on a connection that no longer counts.
+const READ_TIMEOUT_MS: u64 = 20_000;
 /// A daemon that stops in the middle of a transaction, with all its locks, is disconnected.
 const IDLE_TIMEOUT_MS: u64 = 15_000;
 

@@ -123,11 +123,13 @@ pub(crate) async fn begin_all<'a>(tx: &Tx<'_>, jobs: &'a [NewJob]) -> Result<Beg
     Ok(Ok(Cow::Owned(begun)))
 }
 
+/// Keys share a bounded number of locks, because the server has room for few. Their numbers are not
+/// those of types.
 const LOCK_KEYS: &str = "
-    SELECT pg_advisory_xact_lock(sorted.number)
+    SELECT pg_advisory_xact_lock(lock_class(), sorted.number)
       FROM (SELECT DISTINCT
-                   hashtextextended(concat_ws('/', current_schema(), k.tenant,
-                                              encode(k.key, 'hex')), 0) AS number
+                   4096 + (hashtext(concat_ws('/', k.tenant, encode(k.key, 'hex'))) & 1023)
+                   AS number
               FROM unnest($1::text[], $2::bytea[]) AS k (tenant, key)
              ORDER BY number) AS sorted";
 

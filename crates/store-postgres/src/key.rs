@@ -11,6 +11,7 @@ use windlass_core::time::Timestamp;
 use crate::error::{Failure, Result};
 use crate::row;
 use crate::tx::Tx;
+use crate::waiting;
 
 macro_rules! select {
     ($rest:literal) => {
@@ -150,7 +151,8 @@ async fn find_of(tx: &Tx<'_>, tenant: Option<&Tenant>, id: KeyId) -> Result<Opti
 }
 
 /// The next statement sees what the last holder of the lock has committed.
-async fn lock(tx: &Tx<'_>) -> Result<()> {
+async fn lock(tx: &mut Tx<'_>) -> Result<()> {
+    waiting::revive_if_lost(tx).await?;
     tx.query_one("SELECT 1 FROM meta WHERE name = 'key_revision' FOR UPDATE", &[]).await?;
     Ok(())
 }

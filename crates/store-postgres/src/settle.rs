@@ -32,12 +32,16 @@ const LOCK: &str = "
                   SELECT parent_id FROM job WHERE id = ANY ($1) AND parent_id IS NOT NULL)
      ORDER BY id FOR NO KEY UPDATE";
 
+/// So that none is renewed between here, where it may have expired, and its end.
+const LOCK_LEASES: &str = "SELECT id FROM lease WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
+
 pub(crate) async fn job_settle(
     tx: &mut Tx<'_>,
     settlements: &[Settlement],
 ) -> Result<SettleAnswer> {
     let ids: Vec<i64> = settlements.iter().map(|settlement| settlement.lease.id.get()).collect();
     tx.later(LOCK, values![ids.clone()]).await?;
+    tx.later(LOCK_LEASES, values![ids.clone()]).await?;
     let mut running = row::read_all(tx, &ids).await?;
     let mut answer = SettleAnswer::default();
     answer.settled.reserve_exact(settlements.len());

@@ -9,6 +9,7 @@ use windlass_core::tenant::TenantSettings;
 
 use crate::error::{Failure, Result};
 use crate::tx::Tx;
+use crate::waiting;
 
 const LOCK: &str = "SELECT 1 FROM meta WHERE name = 'tenant_revision' FOR UPDATE";
 const COUNT: &str = "SELECT count(*) FROM tenant WHERE name <> $1";
@@ -20,6 +21,7 @@ const PUT: &str = "
 
 pub(crate) async fn put(tx: &mut Tx<'_>, tenant: &Tenant, settings: &TenantSettings) -> Result<()> {
     let name = tenant.as_str();
+    waiting::revive_if_lost(tx).await?;
     tx.query_one(LOCK, &[]).await?;
     let others: i64 = tx.query_one(COUNT, &[&name]).await?.try_get(0)?;
     if others >= TENANT_SETTINGS_MAX as i64 {

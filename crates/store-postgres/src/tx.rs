@@ -49,6 +49,8 @@ pub(crate) struct Tx<'s> {
     freed: BTreeSet<i32>,
     /// It changed the handler, the settings or the suspension of a type.
     changes_type: bool,
+    /// It has announced something already.
+    announced: bool,
     /// The first places where it added jobs, by type and rank.
     lows: BTreeMap<(i32, i32), Place>,
     /// How many more finished, failed and cancelled jobs each type has.
@@ -82,6 +84,7 @@ impl<'s> Tx<'s> {
             ready: BTreeSet::new(),
             freed: BTreeSet::new(),
             changes_type: false,
+            announced: false,
             lows: BTreeMap::new(),
             ended: BTreeMap::new(),
             passed: Passed::default(),
@@ -193,6 +196,7 @@ impl<'s> Tx<'s> {
         let times: Vec<i64> = lows.values().map(|place| place.0).collect();
         let ties: Vec<i64> = lows.values().map(|place| place.1).collect();
         let ids: Vec<i64> = lows.values().map(|place| place.2).collect();
+        self.announced |= !ready.is_empty() || !freed.is_empty();
         let announce = "SELECT announce($1, $2, $3, $4, $5, $6, $7)";
         self.later(announce, values![ready, freed, types, ranks, times, ties, ids]).await
     }
@@ -212,8 +216,8 @@ impl<'s> Tx<'s> {
 
     /// Commits, and returns whether other daemons have something to look for.
     pub(crate) async fn commit(&mut self) -> Result<bool> {
-        let news = self.changes_type || !self.ready.is_empty() || !self.freed.is_empty();
         self.announce().await?;
+        let news = self.changes_type || self.announced;
         self.add_counts().await?;
         let sent = self.take_sent();
         let end = async {

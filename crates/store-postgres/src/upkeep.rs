@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use windlass_core::store::Durability;
 use windlass_core::sync::lock;
 
@@ -71,16 +71,24 @@ impl Drop for Upkeep {
 }
 
 async fn serve(inner: Weak<Inner>, noted: Arc<Notify>) {
-    let mut summed_at = Instant::now();
+    // Counts that have not been summed up yet are, once enough time has passed.
+    let (mut summed_at, mut counted) = (Instant::now(), false);
     loop {
-        noted.notified().await;
+        tokio::select! {
+            biased;
+            () = noted.notified() => {}
+            () = sleep_until(summed_at + SUM_PAUSE), if counted => {}
+        }
         let Some(inner) = inner.upgrade() else { return };
         let full = std::mem::take(&mut *lock(&inner.chores.full));
         for (type_id, passed) in full {
             tell(raise(&inner, type_id, &passed).await);
         }
-        if summed_at.elapsed() >= SUM_PAUSE && inner.chores.counted.swap(false, Ordering::Relaxed) {
-            tell(sum_up(&inner).await);
+        counted |= inner.chores.counted.swap(false, Ordering::Relaxed);
+        if counted && summed_at.elapsed() >= SUM_PAUSE {
+            let summed = sum_up(&inner).await;
+            counted = summed.as_ref().map_or(true, |rows| *rows >= SUMMED_MAX);
+            tell(summed.map(|_| ()));
             summed_at = Instant::now();
         }
         drop(inner);
@@ -93,12 +101,13 @@ async fn raise(inner: &Inner, type_id: i32, passed: &OfType) -> Result<()> {
     inner.try_write(Durability::Relaxed, &|tx| Box::pin(front::raise(tx, type_id, passed))).await
 }
 
-async fn sum_up(inner: &Inner) -> Result<()> {
+/// Returns the number of rows that were summed up.
+async fn sum_up(inner: &Inner) -> Result<i64> {
     inner
         .try_write(Durability::Relaxed, &|tx| {
             Box::pin(async {
-                tx.execute("SELECT fold_ended($1)", &[&SUMMED_MAX]).await?;
-                Ok(())
+                let row = tx.query_one("SELECT fold_ended($1)", &[&SUMMED_MAX]).await?;
+                Ok(row.try_get(0)?)
             })
         })
         .await

@@ -89,10 +89,17 @@ fn each(config: &Config) -> Result<Vec<Config>, Error> {
         let mut one = shared(config);
         match hosts.get(at) {
             Some(Host::Tcp(host)) => drop(one.host(host)),
-            Some(Host::Unix(path)) => drop(one.host_path(path)),
+            // As libpq does: a socket of this machine needs no TLS.
+            Some(Host::Unix(path)) => drop(one.host_path(path).ssl_mode(SslMode::Disable)),
             None => {}
         }
-        addresses.get(at).map(|address| one.hostaddr(*address));
+        if let Some(address) = addresses.get(at) {
+            one.hostaddr(*address);
+            if hosts.is_empty() {
+                // The name that a certificate has to have.
+                one.host(address.to_string());
+            }
+        }
         one.port(ports.get(at).or(ports.first()).copied().unwrap_or(PORT));
         one
     };

@@ -70,17 +70,23 @@ macro_rules! select_types {
 /// Transactions that raise a revision hold a lock until they end. This waits for those that took
 /// their number before it, so that a change which commits late is not passed over.
 pub(crate) async fn settled_revision(tx: &mut Tx<'_>) -> Result<Revision> {
+    revive_if_lost(tx).await?;
+    let newest: i64 = tx.query_one("SELECT last_value FROM revision", &[]).await?.try_get(0)?;
+    tx.execute("SELECT await_revisions()", &[]).await?;
+    Ok(Revision(newest))
+}
+
+/// Before a revision is given or compared.
+pub(crate) async fn revive_if_lost(tx: &mut Tx<'_>) -> Result<()> {
     if tx.query_opt("SELECT FROM alive", &[]).await?.is_none() {
         revive(tx).await?;
     }
-    let newest: i64 = tx.query_one("SELECT last_value FROM revision", &[]).await?.try_get(0)?;
-    tx.execute("SELECT pg_advisory_xact_lock(lock_class(), 0)", &[]).await?;
-    Ok(Revision(newest))
+    Ok(())
 }
 
 /// The server crashed, or another one took its place: it may have lost relaxed commits, also ones
 /// that raised a revision or closed a type. All types that may be open get a new revision, larger
-/// than all that were given before.
+/// than all that were given before; so do keys and settings of tenants with their next change.
 async fn revive(tx: &mut Tx<'_>) -> Result<()> {
     tx.execute("SELECT pg_advisory_xact_lock(lock_class(), 0)", &[]).await?;
     let put = "INSERT INTO alive VALUES (true) ON CONFLICT DO NOTHING";
@@ -91,6 +97,9 @@ async fn revive(tx: &mut Tx<'_>) -> Result<()> {
         let by_clock = tx.now.ms() * REVISIONS_PER_MS;
         tx.execute(raise, &[&REVISIONS_LOST_MAX, &by_clock]).await?;
         tx.execute("UPDATE type SET rev = nextval('revision') WHERE open", &[]).await?;
+        let others = "UPDATE meta SET value = greatest(value + $1, $2)
+                       WHERE name IN ('key_revision', 'tenant_revision')";
+        tx.execute(others, &[&REVISIONS_LOST_MAX, &by_clock]).await?;
     }
     Ok(())
 }

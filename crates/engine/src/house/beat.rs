@@ -109,6 +109,7 @@ impl Beat {
                 shared.clock.follow(before, *store_time, &shared.metrics);
                 if shared.daemon.contact.beat(failed_before, sent) {
                     tracing::warn!("contact with the store was lost for a while and is back");
+                    shared.fresh.doubted.notify_one();
                 }
             }
             // Another daemon makes ids and takes leases under our number: nothing we do is safe any

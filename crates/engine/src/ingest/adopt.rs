@@ -1,6 +1,7 @@
 //! Adopt: a journal outlives its daemon. Another daemon on the same data directory ingests the
-//! journals whose owners are gone, and then removes them. A living owner holds the lock of its
-//! journal.
+//! journals whose owners are gone, and then removes them; if the store may forget what it has
+//! confirmed, only after a while, and if it still has everything then. A living owner holds the
+//! lock of its journal.
 //!
 //! Journals are independent: one that cannot be taken over (damage, disk errors, permissions) is
 //! left as it is and shown (`house::health`), and the others are taken over. Each pass tries it
@@ -41,6 +42,8 @@ pub(crate) struct Adopt {
     looked: watch::Sender<bool>,
     /// Of journals that were left, for the next try.
     unreadable: BTreeMap<Sysid, Unreadable>,
+    /// Since when the store has had all jobs of these journals, which are kept for some time.
+    kept: BTreeMap<Sysid, Duration>,
 }
 
 #[async_trait]
@@ -65,7 +68,7 @@ impl Adopt {
         stop: CancellationToken,
         looked: watch::Sender<bool>,
     ) -> Adopt {
-        Adopt { shared, stop, looked, unreadable: BTreeMap::new() }
+        Adopt { shared, stop, looked, unreadable: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
     /// The journals that could not be taken over, with the reason.
@@ -78,7 +81,11 @@ impl Adopt {
             Vec::new()
         });
         let own = self.shared.daemon.sysid();
+        self.kept.retain(|sysid, _| journals.contains(sysid));
         for sysid in journals.into_iter().filter(|sysid| *sysid != own) {
+            if self.kept.contains_key(&sysid) && !self.may_remove(sysid) {
+                continue;
+            }
             if self.stop.is_cancelled() {
                 break;
             }
@@ -92,6 +99,13 @@ impl Adopt {
             left.insert(Some(sysid), why);
         }
         left
+    }
+
+    /// Whether the store has had all jobs of this journal for as long as it is kept.
+    fn may_remove(&self, sysid: Sysid) -> bool {
+        let keep = self.shared.options.journal_keep;
+        let now = self.shared.clock.steady();
+        keep.is_zero() || self.kept.get(&sysid).is_some_and(|since| now >= *since + keep)
     }
 
     async fn adopt(&mut self, sysid: Sysid) -> Result<(), Error> {
@@ -120,11 +134,18 @@ impl Adopt {
         moved
     }
 
-    async fn move_all(&self, ingest: &mut Ingest) -> Result<(), Error> {
+    async fn move_all(&mut self, ingest: &mut Ingest) -> Result<(), Error> {
+        let mut moved_any = false;
         while !self.stop.is_cancelled() {
             let moved = ingest.move_batch().await?;
+            moved_any |= moved > 0;
             if moved == 0 && ingest.confirm().await? {
-                return ingest.journal.clone().remove().await.map_err(journal_error);
+                let keeps = !self.shared.options.journal_keep.is_zero();
+                if !keeps || (!moved_any && self.may_remove(ingest.sysid)) {
+                    return ingest.journal.clone().remove().await.map_err(journal_error);
+                }
+                self.kept.insert(ingest.sysid, self.shared.clock.steady());
+                break;
             }
             ingest.drop_moved().await?;
         }

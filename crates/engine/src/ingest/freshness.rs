@@ -26,6 +26,8 @@ pub(crate) struct Freshness {
     moved: Notify,
     /// Notified when a caller waits for ingest.
     pub wanted: Notify,
+    /// Notified when the store may be another one than before, so that ingest compares positions.
+    pub doubted: Notify,
     /// No id in the journal's backlog at the start of the engine was larger; `None` if there was
     /// no backlog.
     pub backlog_newest: Option<JobId>,
@@ -40,6 +42,7 @@ impl Freshness {
             ingested: AtomicI64::new(position.map_or(0, JobId::get)),
             moved: Notify::new(),
             wanted: Notify::new(),
+            doubted: Notify::new(),
             backlog_newest,
             appended: AtomicI64::new(backlog_newest.or(position).map_or(0, JobId::get)),
         }

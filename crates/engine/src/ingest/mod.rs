@@ -31,6 +31,9 @@ const BATCH_RECORDS_MAX: usize = 2000;
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How often one batch is moved to the store's position.
 const BEHIND_TRIES_MAX: usize = 3;
+/// How often the position in a store is read that may forget what it confirmed: no later batch may
+/// come and notice.
+const CHECK_PAUSE: Duration = Duration::from_secs(30);
 /// The pause before another try to remove files.
 const DROP_PAUSE: Duration = Duration::from_secs(10);
 /// A batch of this many jobs means that there are many adds. Then ingest lets more of them
@@ -61,6 +64,8 @@ pub(crate) struct Ingest {
     moved_bytes: u64,
     /// Whether to let more jobs accumulate before the next batch.
     gathers: bool,
+    /// When the position was last compared with the store's.
+    checked_at: Duration,
 }
 
 impl Ingest {
@@ -72,6 +77,7 @@ impl Ingest {
         position: Option<JobId>,
         stop: CancellationToken,
     ) -> Ingest {
+        let checked_at = shared.clock.steady();
         Ingest {
             shared,
             journal,
@@ -84,6 +90,7 @@ impl Ingest {
             undropped: false,
             moved_bytes: 0,
             gathers: false,
+            checked_at,
         }
     }
 
@@ -128,6 +135,25 @@ impl Ingest {
             self.go_to(position).await?;
         }
         Ok(self.journal.stats().unread_records == 0)
+    }
+
+    /// Compares the position with the store's: a server that another one has replaced may have lost
+    /// what it had confirmed.
+    async fn check(&mut self) -> Result<(), Error> {
+        let id = self.shared.daemon.journal_id(self.sysid);
+        let position = self.shared.store.journal_position(id).await.map_err(store_error)?;
+        if position != self.position {
+            self.go_to(position).await?;
+        }
+        self.checked_at = self.shared.clock.steady();
+        Ok(())
+    }
+
+    /// The time until the next check, if the store may forget.
+    fn until_check(&self) -> Option<Duration> {
+        let forgets = self.shared.store.capabilities().forgets;
+        let passed = self.shared.clock.steady().saturating_sub(self.checked_at);
+        forgets.then(|| CHECK_PAUSE.saturating_sub(passed))
     }
 
     /// Continues in the journal after the store's position: backward if the store forgot what it
@@ -282,11 +308,21 @@ impl Service for Ingest {
         if std::mem::take(&mut self.gathers) {
             self.gather().await;
         }
+        let until_check = self.until_check();
+        let mut checks = until_check.is_some_and(|time| time.is_zero());
         tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(Next::OnWake),
+            () = self.shared.fresh.doubted.notified() => checks = true,
             () = self.journal.readable() => {}
             () = tokio::time::sleep(DROP_PAUSE), if self.undropped => {}
+            () = tokio::time::sleep(until_check.unwrap_or_default()), if until_check.is_some() => {
+                checks = true;
+            }
+        }
+        if checks {
+            let checked = self.check().await;
+            checked.map_err(|error| Failed::new(error, self.backoff.pause()))?;
         }
         let moved = self.move_batch().await;
         let moved = moved.map_err(|error| Failed::new(error, self.backoff.pause()))?;

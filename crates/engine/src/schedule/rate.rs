@@ -38,9 +38,12 @@ impl Rates {
         self.rests.get(key).is_some_and(|until| until.at > now)
     }
 
-    /// The store has answered that a type rests from now on.
+    /// The store has answered that a type rests from now on. That of a claim in vain, which names
+    /// the next single start, does not shorten the rest after a batch.
     pub(crate) fn rest(&mut self, rest: &Rest, now: Duration) {
         let at = now + rest.time.min(REST_MAX);
+        let before = self.rests.get(&rest.key).filter(|until| until.rate == rest.rate);
+        let at = before.map_or(at, |until| until.at.max(at));
         self.set(&rest.key, Until { at, rate: rest.rate });
     }
 
@@ -96,11 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn a_type_rests_until_the_time_that_the_store_named_last() {
+    fn a_type_rests_until_the_latest_time_that_the_store_named() {
         let mut rates = Rates::default();
         rates.rest(&rest(0, 5.0, SECOND), NOW);
         rates.rest(&rest(0, 5.0, SECOND / 5), NOW);
-        let over = NOW + SECOND / 5;
+        let over = NOW + SECOND;
         assert_eq!(rates.next_end(), Some(over));
         assert!(rates.rests_at(&key(0), NOW) && !rates.rests_at(&key(0), over));
         assert!(rates.take_rested(NOW).is_empty() && rates.rests(&key(0)));
