@@ -1,5 +1,6 @@
-//! Mutation: small changes of the code, of which each should make a test fail. `cargo mutants` makes
-//! them in a copy below the target directory, builds each and runs its package's unit tests.
+//! Mutation: small changes of the code, of which each should make a test fail. `cargo mutants`
+//! makes them in a copy below the target directory, builds each and runs the unit tests of its
+//! package.
 
 use std::fs;
 
