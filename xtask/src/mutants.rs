@@ -84,7 +84,7 @@ fn line(arguments: &[String]) -> Result<Vec<String>> {
         line.push("--list".to_owned());
     } else {
         let timeout = TEST_SECONDS_MAX.to_string();
-        let how = ["--cap-lints", "true", "--timeout", &timeout, "--", "--lib"];
+        let how = ["--cap-lints", "true", "--timeout", &timeout, "--cargo-arg", "--lib"];
         line.extend(how.map(str::to_owned));
     }
     Ok(line)
@@ -116,7 +116,7 @@ mod tests {
         let one = line_of("crates/engine/src/settle/ crates/engine/src/schedule/usage.rs").unwrap();
         let files =
             "--file crates/engine/src/settle/**/*.rs --file crates/engine/src/schedule/usage.rs";
-        assert!(one.contains(files) && one.ends_with("-- --lib"), "{one}");
+        assert!(one.contains(files) && one.ends_with("--cargo-arg --lib"), "{one}");
         assert!(!one.contains("windlass-core"), "{one}");
         assert!(line_of("--list").unwrap().ends_with("--list"));
     }
