@@ -14,6 +14,20 @@ use crate::{needs, shell, sim, supply, test as end_to_end, tidy, torture};
 /// than the limit of those who start it, so that we report a hanging test before they cut us off.
 const RUN_TIME_MAX: Duration = Duration::from_secs(70 * 60);
 
+/// The features with which the fuzz targets use our crates. With them, clippy compiles all that is
+/// ours of the targets; the tests alone would not show what only tests can use.
+pub(crate) const FUZZED: [&str; 9] = [
+    "windlass-bedrock-rules/fuzz",
+    "windlass-core/fuzz",
+    "windlass-door-bedrock/fuzz",
+    "windlass-door-disbatch/fuzz",
+    "windlass-door-http/fuzz",
+    "windlass-door-jobd/fuzz",
+    "windlass-journal/fuzz",
+    "windlass-runner/fuzz",
+    "windlass-store-sqlite/fuzz",
+];
+
 pub(crate) fn run() -> Result<()> {
     let limit = Limit::new(RUN_TIME_MAX);
     let cargo = |arguments: &[&str]| shell::cargo(arguments, Some(&limit));
@@ -21,7 +35,9 @@ pub(crate) fn run() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     tidy::run()?;
     supply::check()?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    let fuzzed = FUZZED.join(",");
+    let clippy = ["clippy", "--workspace", "--all-targets", "--features", &fuzzed];
+    cargo(&[&clippy[..], &["--", "-D", "warnings"]].concat())?;
     test(&limit)?;
     sim::run_in_ci(&limit)?;
     torture::short(&limit)

@@ -91,6 +91,7 @@ fn targets() -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ci;
 
     #[test]
     fn all_targets_are_run_unless_some_are_named() {
@@ -106,6 +107,30 @@ mod tests {
         }
     }
 
+    /// A program is one call of a function of ours, which `cargo xtask ci` compiles as part of its
+    /// crate: so it builds if there is such a function, and `libfuzzer-sys` does.
+    fn check_program(target: &str) {
+        let file = shell::root().join(format!("fuzz/fuzz_targets/{target}.rs"));
+        let text = fs::read_to_string(file).unwrap();
+        let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("//!")).collect();
+        let ["#![no_main]", "", "libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {", call, "});"] =
+            code[..]
+        else {
+            panic!("{target} is more than a call");
+        };
+        let path = call.trim().strip_suffix("(bytes);").unwrap();
+        let (package, function) = path.split_once("::fuzz::").unwrap();
+        let package = package.replace('_', "-");
+        assert!(ci::FUZZED.contains(&format!("{package}/fuzz").as_str()), "{package}");
+        let tested = format!("corpus::check\\(\"{target}\", [0-9_]+, (super::)?{function}\\);");
+        let defined = format!("pub fn {function}\\(bytes: &\\[u8\\]\\)");
+        let folder = format!(":/crates/{}", package.trim_start_matches("windlass-"));
+        for pattern in [tested, defined] {
+            let grep = ["grep", "--untracked", "--quiet", "--extended-regexp", &pattern, &folder];
+            assert!(shell::succeeds("git", &grep), "{target}: no {pattern} in {folder}");
+        }
+    }
+
     #[test]
     fn every_target_is_a_program_has_seeds_and_is_tested() {
         let manifest = fs::read_to_string(shell::root().join("fuzz/Cargo.toml")).unwrap();
@@ -116,6 +141,7 @@ mod tests {
             let check = format!("corpus::check(\"{target}\"");
             let grep = ["grep", "--untracked", "--quiet", "--fixed-strings", &check, ":/crates"];
             assert!(shell::succeeds("git", &grep), "{target} has no ordinary test");
+            check_program(target);
         }
         let programs = manifest.matches("[[bin]]").count();
         assert_eq!(programs, targets.len());

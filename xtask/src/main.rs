@@ -1,10 +1,11 @@
-//! The entry for developers, `cargo xtask`: ci, test, tidy, bench, torture, cluster, sim, fuzz. It
-//! needs only cargo.
+//! The entry for developers, `cargo xtask`: ci, test, tidy, bench, torture, cluster, sim, fuzz,
+//! mutants. It needs only cargo.
 
 mod bench;
 mod ci;
 mod cluster;
 mod fuzz;
+mod mutants;
 mod needs;
 mod shell;
 mod sim;
@@ -31,6 +32,8 @@ cargo xtask <command>
   cluster runs daemons on PostgreSQL under load while servers, daemons and networks fail, and
           checks that nothing is lost (`cargo xtask cluster --help` lists its arguments)
   fuzz    [TARGET] [--seconds N]: runs one or all fuzz targets, 600 s each unless told otherwise
+  mutants [PATH...]: changes the code in small ways, and names the changes that no unit test
+          notices (`cargo xtask mutants --help` says which code)
   sim     runs simulated schedules with faults, each decided by its seed, and checks them
           (`cargo xtask sim --help` lists its arguments)
 ";
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         "torture" => torture::run(&rest),
         "cluster" => cluster::run(&rest),
         "fuzz" => fuzz::run(&rest),
+        "mutants" => mutants::run(&rest),
         "sim" => sim::run(&rest),
         "" | "help" | "--help" | "-h" => {
             shell::say(HELP);

@@ -89,8 +89,8 @@ pub(crate) fn install(limit: &Limit) -> Result<()> {
     ENVIRONMENTS.iter().try_for_each(|environment| environment.install(limit))
 }
 
-/// For the disk of the torture run. Where it is missing or cannot be mounted, the run leaves out
-/// the faults of disks, and says so.
+/// For the disk of the torture run, which says what is missing. Only root can mount it, so only for
+/// root that is an error.
 fn install_xfs(limit: &Limit) {
     if is_root() && !is_there("mkfs.xfs") && is_there("apt-get") {
         let install = ["install", "-y", "--no-install-recommends", "xfsprogs"];

@@ -1,9 +1,10 @@
 //! The rules of the house that no compiler checks: sizes, leftovers, arrows between crates, tables
-//! of modules, clocks and random numbers through seams.
+//! of modules, clocks, random numbers and files through seams, tests for defects.
 //!
 //! Each rule is a pure function from a file's text to complaints, with a test that breaks it.
 
 mod arrow;
+mod defect;
 mod leftover;
 mod module_table;
 mod seam;
@@ -38,7 +39,7 @@ pub(crate) fn run() -> Result<()> {
     shell::say("==> tidy");
     let files = tracked_files()?;
     ensure!(!files.is_empty(), "git lists no files");
-    let complaints: Vec<String> = files
+    let mut complaints: Vec<String> = files
         .iter()
         .flat_map(|file| {
             let mut complaints = size::check(file);
@@ -49,6 +50,7 @@ pub(crate) fn run() -> Result<()> {
             complaints
         })
         .collect();
+    complaints.extend(defect::check(&files));
     if complaints.is_empty() {
         shell::say(&format!("    {} files are tidy", files.len()));
         return Ok(());

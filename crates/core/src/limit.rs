@@ -158,3 +158,6 @@ pub const PROCESSES: Range<u32> = Range::new(1, PROCESSES_MAX);
 pub const FILE_SIZE: Range<u64> = Range::new(1, u64::MAX);
 /// `options.scratch`: the private space of a handler, which its own scripts need, too.
 pub const SCRATCH: Range<u64> = Range::new(SCRATCH_BYTES_MIN, u64::MAX);
+
+#[cfg(test)]
+mod tests;

@@ -58,17 +58,9 @@ pub fn segments(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// The large payloads, relative to the data directory. To be listed and copied after the segments;
 /// those that are gone by then are left out.
 pub fn payloads(data_dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match std::fs::read_dir(data_dir.join(PAYLOAD_DIR)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = Path::new(PAYLOAD_DIR).join(entry?.file_name());
-        if is_payload(&path) {
-            paths.push(path);
-        }
-    }
+    let names = windlass_journal::file_names(&data_dir.join(PAYLOAD_DIR))?;
+    let paths = names.into_iter().map(|name| Path::new(PAYLOAD_DIR).join(name));
+    let mut paths: Vec<PathBuf> = paths.filter(|path| is_payload(path)).collect();
     paths.sort();
     Ok(paths)
 }

@@ -31,6 +31,12 @@ pub fn segment_names(dir: &Path) -> io::Result<Vec<String>> {
     Ok(segments.into_values().collect())
 }
 
+/// The names of the files in `dir`, whose files may vanish meanwhile; none if it does not exist.
+pub fn file_names(dir: &Path) -> io::Result<Vec<String>> {
+    let files = until_none_vanishes(|| RealDisk.list(dir))?;
+    Ok(files.into_iter().map(|(name, _)| name).collect())
+}
+
 fn list(disk: &dyn Disk, dir: &Path) -> io::Result<BTreeMap<JobId, String>> {
     let files = until_none_vanishes(|| disk.list(dir))?;
     let named = |(name, _): (String, u64)| Some((segment::first_of_name(&name)?, name));

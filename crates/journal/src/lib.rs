@@ -56,7 +56,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use backup::segment_names;
+pub use backup::{file_names, segment_names};
 pub use disk::{Disk, DiskFile, Lock, RealDisk, create_dir, on_disk};
 pub use entry::{AddPayload, Entry, KeyNote, Record, Stats};
 pub use error::Error;

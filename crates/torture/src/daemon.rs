@@ -146,6 +146,11 @@ impl<'a> Daemon<'a> {
         Ok(status)
     }
 
+    /// What its process has printed so far.
+    pub(crate) fn console(&self) -> String {
+        self.program.as_ref().map(Program::console).unwrap_or_default()
+    }
+
     /// Whether it has ended without having been told to, with what it printed.
     pub(crate) fn crashed(&mut self) -> Option<String> {
         let program = self.program.as_mut()?;

@@ -14,6 +14,11 @@ use crate::guard::Guard;
 use crate::layer::{Layer, Trouble};
 use crate::volume::{self, Volume};
 
+const VOLUME_HELP: &str =
+    "it takes XFS and loop devices (run: modprobe xfs loop), and a container takes --privileged";
+const LAYER_HELP: &str = "it takes /dev/fuse (run: modprobe fuse), and a container takes \
+                          --device /dev/fuse --cap-add SYS_ADMIN";
+
 pub(crate) struct Disk {
     place: PathBuf,
     /// Where the data directory goes when the run is over.
@@ -44,7 +49,13 @@ pub(crate) fn obstacle(kind: &FaultKind) -> Option<String> {
     if !is_needed(kind) {
         return None;
     }
-    volume::obstacle().or_else(|| mount().err().map(|error| format!("{error:#}")))
+    let help = if needs_volume(kind) { VOLUME_HELP } else { LAYER_HELP };
+    volume::obstacle().or_else(|| mount().err().map(|error| format!("{error:#}; {help}")))
+}
+
+/// Whether a disk can be expected to be possible.
+pub(crate) fn may_mount() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 fn needs_volume(kind: &FaultKind) -> bool {
@@ -52,8 +63,8 @@ fn needs_volume(kind: &FaultKind) -> bool {
 }
 
 fn needs_layer(kind: &FaultKind) -> bool {
-    use FaultKind::{FailedSync, ReadError, StoreHang, WriteError};
-    matches!(kind, ReadError | WriteError | FailedSync | StoreHang)
+    use FaultKind::{DiskHang, FailedSync, ReadError, StoreHang, WriteError};
+    matches!(kind, ReadError | WriteError | FailedSync | DiskHang | StoreHang)
 }
 
 impl Disk {

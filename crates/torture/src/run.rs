@@ -13,6 +13,7 @@ use windlass_proof::check::{Report, Terms, check};
 use windlass_proof::history::{FaultKind, Merge, Operation};
 use windlass_proof::workload::{Mix, Served};
 
+use crate::args::Fault;
 use crate::backup::{self, Backups, Taken};
 use crate::client::{Client, certainly};
 use crate::closing::Closing;
@@ -53,26 +54,42 @@ const VIOLATIONS_MAX: usize = 60;
 /// The handler. It knows where its history is, and when the run began.
 pub(crate) const HANDLER: &str = include_str!("handler.py");
 
-#[derive(Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) seed: u64,
     pub(crate) busy: Duration,
+    /// What was asked for, and what of it is possible on this machine.
+    pub(crate) faults: Vec<Fault>,
     pub(crate) kinds: Vec<FaultKind>,
     pub(crate) daemons: u32,
     pub(crate) swarm: bool,
+    /// Fail if one of the kinds never came.
+    pub(crate) complete: bool,
     /// Check an earlier backup as if it were the last one.
     pub(crate) control: bool,
     /// Take backups.
     pub(crate) backup: bool,
     pub(crate) binary: PathBuf,
+    /// The binaries are optimised.
+    pub(crate) release: bool,
 }
 
 impl Settings {
     /// All features, and nothing that this module does to the daemons.
     pub(crate) fn without_faults(seed: u64, daemons: u32, binary: PathBuf) -> Settings {
-        let (busy, kinds) = (Duration::ZERO, Vec::new());
-        let (swarm, control, backup) = (false, false, false);
-        Settings { seed, busy, kinds, daemons, swarm, control, backup, binary }
+        Settings {
+            seed,
+            busy: Duration::ZERO,
+            faults: Vec::new(),
+            kinds: Vec::new(),
+            daemons,
+            swarm: false,
+            complete: false,
+            control: false,
+            backup: false,
+            binary,
+            release: false,
+        }
     }
 }
 
@@ -85,8 +102,10 @@ pub(crate) struct Verdict {
     pub(crate) unknown: u64,
     /// How often a daemon lost contact with the store, by a fault or on a busy machine.
     pub(crate) lost_contacts: u64,
-    /// What is left to do although the run should be drained, and what went wrong when a backup
-    /// was restored.
+    /// Kinds of faults that were asked for and never came.
+    pub(crate) missing: Vec<&'static str>,
+    /// What is left to do although the run should be drained, what went wrong when a backup was
+    /// restored, and what a complete run lacks.
     pub(crate) left: Vec<String>,
     /// Panics in the output of daemons.
     pub(crate) panics: Vec<String>,
@@ -104,8 +123,8 @@ impl Verdict {
     ) -> Verdict {
         let finishes = site.tally.finishes.load(Ordering::Relaxed);
         let unknown = site.tally.unknown.load(Ordering::Relaxed);
-        let backups = Vec::new();
-        Verdict { report, backups, faults, finishes, unknown, lost_contacts, left, panics }
+        let (backups, missing) = (Vec::new(), Vec::new());
+        Verdict { report, backups, faults, finishes, unknown, lost_contacts, missing, left, panics }
     }
 
     pub(crate) fn is_clean(&self) -> bool {
@@ -166,8 +185,12 @@ pub(crate) fn run(settings: &Settings, dir: &Path) -> Result<Verdict> {
         backups.push(report);
         left.extend(problems);
     }
+    let missing = faults.missing(&settings.kinds);
+    if settings.complete && !missing.is_empty() {
+        left.push(format!("these faults never came: {}", missing.join(", ")));
+    }
     let verdict = Verdict::new(&site, report, faults, lost_contacts, left, panics);
-    Ok(Verdict { backups, ..verdict })
+    Ok(Verdict { backups, missing, ..verdict })
 }
 
 /// Which backups are restored, and against which they are checked: as a control, the first one

@@ -121,6 +121,8 @@ fn days_of_month(year: i64, month: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn civil(text: &str) -> Civil {
@@ -140,6 +142,12 @@ mod tests {
         assert_eq!(civil("9999-12-31 23:59:59").seconds(), LAST_S);
         // A day that its month does not have is in the next month.
         assert_eq!(civil("2023-02-31").timestamp(), civil("2023-03-03").timestamp());
+    }
+
+    #[test]
+    fn never_is_the_second_after_the_last_one() {
+        let last = civil("9999-12-31 23:59:59").timestamp();
+        assert_eq!(Timestamp::NEVER, last + Duration::from_secs(1));
     }
 
     #[test]

@@ -9,12 +9,17 @@ use std::time::Duration;
 
 use super::*;
 use crate::handler::{HandlerSpec, Lang};
-use crate::job::{NewJob, Token};
+use crate::job::{Ended, NewJob, Token};
 use crate::limit::WHOLE_BYTES_MAX;
+use crate::log::Log;
 use crate::name::TypeName;
+use crate::outcome::Status;
+use crate::retry::Verdict;
+use crate::state::Ending;
 use crate::store::prelude::*;
 use crate::store::{
-    Add, ChangedLook, Claim, Durability, Hold, Insert, NamedLook, Pick, SysidRenew, SysidReserve,
+    Add, ChangedLook, Claim, Claimed, Durability, Hold, Insert, LeaseRef, NamedLook, Pick, Settled,
+    Settlement, SysidRenew, SysidReserve,
 };
 
 /// The answer to a call that does not wait.
@@ -73,6 +78,24 @@ fn claim(count: i64) -> Claim {
     let picks = vec![Pick { key: key("t"), limit: 1, floor: None }];
     let (token, hold) = (Token(count), Hold::For(Duration::from_secs(9)));
     Claim { picks, owner: Sysid::FIRST, token, hold, payload_bytes_max: u64::MAX }
+}
+
+/// The end of an attempt that succeeded.
+fn finished(claimed: &Claimed) -> Settlement {
+    let (tenant, id) = (claimed.job.key.tenant.clone(), claimed.job.id);
+    let token = claimed.job.lease.as_ref().expect("it runs").token;
+    Settlement {
+        lease: LeaseRef { tenant, id, token },
+        verdict: Verdict::End(Ending::Finished),
+        ended: Some(Ended::from(Status::OK)),
+        data: None,
+        progress: None,
+        log: Log::new(),
+        adds: Vec::new(),
+        follow: None,
+        keep: Duration::from_secs(9),
+        only_if_expired: false,
+    }
 }
 
 #[test]
@@ -236,6 +259,26 @@ fn a_damaged_job_cannot_be_read_until_it_is_mended() {
     assert!(matches!(typed(), Err(Error::Corrupt(_))));
     store.set_damaged(id(1), false);
     assert!(typed().unwrap().is_some());
+}
+
+#[test]
+fn a_damaged_job_keeps_its_whole_batch_from_being_settled() {
+    let store = MemoryStore::default();
+    (1..=2).for_each(|number| insert(&store, number).unwrap());
+    let mut claimed = ready(store.job_claim(claim(1))).unwrap();
+    claimed.extend(ready(store.job_claim(claim(2))).unwrap());
+    let settle = || {
+        let settlements = claimed.iter().map(finished).collect();
+        ready(store.job_settle(settlements, Durability::Relaxed))
+    };
+    store.set_damaged(id(2), true);
+    assert!(matches!(settle(), Err(Error::Corrupt(_))));
+    store.set_damaged(id(2), false);
+    assert_eq!(
+        settle().unwrap().settled,
+        [Settled::Done, Settled::Done],
+        "neither had been settled"
+    );
 }
 
 #[test]

@@ -81,6 +81,7 @@ impl KeyTable {
                 }
             };
             tokio::select! {
+                biased;
                 // The sender lives as long as the table.
                 _ = changed.changed() => {}
                 () = expires => {}

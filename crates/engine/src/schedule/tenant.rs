@@ -80,7 +80,7 @@ pub(super) enum Room {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Kept {
     /// Those that their tenants use.
-    used: usize,
+    pub(super) used: usize,
     /// Those that they do not.
     pub(super) owed: usize,
 }

@@ -25,7 +25,7 @@ use crate::fake::{FakeRunner, handler, jobs, key};
 /// To save time.
 const STEP: usize = 97;
 /// How many of the calls of the first run the others make at least: timers add some to a slow one.
-const CALLS_PERCENT: u64 = 60;
+const CALLS_PERCENT: u64 = 80;
 /// How long a daemon may take for what it is asked to, before its clients go on without.
 const SHORT: Duration = Duration::from_millis(150);
 const LEASE: Duration = Duration::from_millis(100);

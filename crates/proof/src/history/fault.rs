@@ -31,6 +31,8 @@ pub enum FaultKind {
     /// A bit in the middle of a journal was changed while its daemon was down, and changed back
     /// when that had been noticed. No record is gone.
     DamagedJournal,
+    /// The disk does not answer, and with it store and journals.
+    DiskHang,
     /// The store does not answer.
     StoreHang,
     /// The store forgot what it had not synced, while the daemons lived on.

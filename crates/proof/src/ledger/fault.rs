@@ -145,7 +145,8 @@ fn undoes(kind: FaultKind) -> bool {
 fn cuts_off(kind: FaultKind) -> bool {
     matches!(
         kind,
-        FaultKind::StoreHang
+        FaultKind::DiskHang
+            | FaultKind::StoreHang
             | FaultKind::Partition
             | FaultKind::DiskFull
             | FaultKind::ReadError

@@ -12,6 +12,9 @@ use super::generator;
 pub struct FaultMix {
     /// With their weights. The amount of a clock step is drawn anew each time.
     pub kinds: Vec<(FaultKind, u32)>,
+    /// Begin with each kind once, as far as there is time; seeds that follow each other begin with
+    /// different halves, so that two short runs have all kinds between them.
+    pub each_first: bool,
     /// Daemons in the run, numbered from 0.
     pub daemons: u32,
     /// No fault begins or ends after this.
@@ -47,8 +50,10 @@ pub enum Aim {
 /// Longest clock step.
 const STEP_HOURS_MAX: i64 = 48;
 const HOUR_MS: i64 = 3_600_000;
+/// Pauses in the opening are so many times shorter.
+const OPENING_HASTE: u64 = 4;
 
-const KINDS: [FaultKind; 14] = [
+const KINDS: [FaultKind; 15] = [
     FaultKind::Kill,
     FaultKind::Stop,
     FaultKind::Restart,
@@ -60,6 +65,7 @@ const KINDS: [FaultKind; 14] = [
     FaultKind::ClockStep { by_ms: 0 },
     FaultKind::TornTail,
     FaultKind::DamagedJournal,
+    FaultKind::DiskHang,
     FaultKind::StoreHang,
     FaultKind::StoreForgets,
     FaultKind::Partition,
@@ -75,7 +81,8 @@ impl FaultMix {
     ) -> FaultMix {
         let kinds = KINDS.into_iter().filter(possible).map(|kind| (kind, 1)).collect();
         let (pause_ns_max, faults_max) = (2 * lease_ns, 1000);
-        FaultMix { kinds, daemons, run_ns, lease_ns, pause_ns_max, faults_max }
+        let each_first = false;
+        FaultMix { kinds, each_first, daemons, run_ns, lease_ns, pause_ns_max, faults_max }
     }
 
     /// Leaves out about half of the kinds, but not all, and weighs the others anew.
@@ -98,19 +105,44 @@ pub fn fault_plan(seed: u64, mix: &FaultMix) -> Vec<PlannedFault> {
     let mut rng = generator(seed, "fault plan", 0);
     let mut plan = Vec::new();
     let mut now = 0_u64;
+    let mut opening = opening(seed, mix).into_iter();
     while plan.len() < mix.faults_max {
-        let Some(kind) = draw_kind(&mut rng, mix) else { break };
-        let pause = if rng.u8(..4) == 0 { 0 } else { rng.u64(..=mix.pause_ns_max) };
+        let first = opening.next();
+        let Some(kind) = first.or_else(|| draw_kind(&mut rng, mix)) else { break };
+        let kind = amount(&mut rng, kind);
+        let pause_ns_max = mix.pause_ns_max / if first.is_some() { OPENING_HASTE } else { 1 };
+        let pause = if rng.u8(..4) == 0 { 0 } else { rng.u64(..=pause_ns_max) };
         let at_ns = now.saturating_add(pause);
         let for_ns = duration(&mut rng, kind, mix.lease_ns);
         now = at_ns.saturating_add(for_ns).saturating_add(1);
         if now > mix.run_ns {
             break;
         }
-        let aim = aim(&mut rng, kind, mix.daemons);
+        let aim = match (aim(&mut rng, kind, mix.daemons), first) {
+            // There may be none, and then nothing is done.
+            (Aim::Holder, Some(_)) => Aim::Daemon(rng.u32(..mix.daemons.max(1))),
+            (aim, _) => aim,
+        };
         plan.push(PlannedFault { at_ns, for_ns, kind, aim, draw: rng.u64(..) });
     }
     plan
+}
+
+/// What a plan begins with.
+fn opening(seed: u64, mix: &FaultMix) -> Vec<FaultKind> {
+    if !mix.each_first {
+        return Vec::new();
+    }
+    let mut rng = generator(seed, "fault opening", 0);
+    let kinds: Vec<FaultKind> = mix.kinds.iter().map(|(kind, _)| *kind).collect();
+    let (one, other) = kinds.split_at(kinds.len() / 2);
+    let halves = if seed.is_multiple_of(2) { [one, other] } else { [other, one] };
+    let shuffled = halves.into_iter().flat_map(|half| {
+        let mut half = half.to_vec();
+        rng.shuffle(&mut half);
+        half
+    });
+    shuffled.collect()
 }
 
 fn draw_kind(rng: &mut Rng, mix: &FaultMix) -> Option<FaultKind> {
@@ -121,21 +153,26 @@ fn draw_kind(rng: &mut Rng, mix: &FaultMix) -> Option<FaultKind> {
         left = left.saturating_sub(*weight);
         hit
     });
-    Some(match drawn?.0 {
+    Some(drawn?.0)
+}
+
+/// The kind with what is drawn anew each time.
+fn amount(rng: &mut Rng, kind: FaultKind) -> FaultKind {
+    match kind {
         FaultKind::ClockStep { .. } => {
             let hours = rng.i64(1..=STEP_HOURS_MAX);
             let by_ms = if rng.bool() { hours * HOUR_MS } else { -hours * HOUR_MS };
             FaultKind::ClockStep { by_ms }
         }
         kind => kind,
-    })
+    }
 }
 
 fn duration(rng: &mut Rng, kind: FaultKind, lease_ns: u64) -> u64 {
     match kind {
         FaultKind::Restart | FaultKind::ClockStep { .. } | FaultKind::StoreForgets => 0,
         // Half of them past the lease.
-        FaultKind::Stop | FaultKind::StoreHang | FaultKind::Partition => {
+        FaultKind::Stop | FaultKind::DiskHang | FaultKind::StoreHang | FaultKind::Partition => {
             rng.u64(lease_ns / 4..=lease_ns * 7 / 4)
         }
         // A daemon that is back at once finds its own leases.
@@ -153,6 +190,7 @@ fn aim(rng: &mut Rng, kind: FaultKind, daemons: u32) -> Aim {
         | FaultKind::WriteError
         | FaultKind::FailedSync
         | FaultKind::ClockStep { .. }
+        | FaultKind::DiskHang
         | FaultKind::StoreHang
         | FaultKind::StoreForgets => Aim::All,
         FaultKind::Kill | FaultKind::Stop if rng.u8(..4) == 0 => Aim::Holder,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use windlass_proof::history::FaultKind;
+
 use crate::clock::Steps;
 
 /// What is counted, in the order in which it is shown.
@@ -14,8 +16,12 @@ pub(crate) enum Count {
     Restarts,
     FullDisks,
     FailedSyncs,
-    IoErrors,
-    Hangs,
+    ReadErrors,
+    WriteErrors,
+    DiskHangs,
+    StoreHangs,
+    /// Read, write and sync errors after which all daemons worked again without a restart.
+    GoneOn,
     TornTails,
     DamagedJournals,
     ClockSteps,
@@ -23,6 +29,26 @@ pub(crate) enum Count {
 }
 
 impl Count {
+    /// What faults of this kind are counted as, if the run has them.
+    fn of(kind: FaultKind) -> Option<Count> {
+        Some(match kind {
+            FaultKind::Kill => Count::Kills,
+            FaultKind::Stop => Count::Stops,
+            FaultKind::Restart => Count::Restarts,
+            FaultKind::PowerCut => Count::PowerCuts,
+            FaultKind::DiskFull => Count::FullDisks,
+            FaultKind::ReadError => Count::ReadErrors,
+            FaultKind::WriteError => Count::WriteErrors,
+            FaultKind::FailedSync => Count::FailedSyncs,
+            FaultKind::ClockStep { .. } => Count::ClockSteps,
+            FaultKind::TornTail => Count::TornTails,
+            FaultKind::DamagedJournal => Count::DamagedJournals,
+            FaultKind::DiskHang => Count::DiskHangs,
+            FaultKind::StoreHang => Count::StoreHangs,
+            FaultKind::StoreForgets | FaultKind::Partition => return None,
+        })
+    }
+
     fn text(self) -> &'static str {
         match self {
             Count::Kills => "kills",
@@ -31,8 +57,11 @@ impl Count {
             Count::Restarts => "restarts",
             Count::FullDisks => "full disks",
             Count::FailedSyncs => "failed syncs",
-            Count::IoErrors => "read and write errors",
-            Count::Hangs => "hanging disks",
+            Count::ReadErrors => "read errors",
+            Count::WriteErrors => "write errors",
+            Count::DiskHangs => "hanging disks",
+            Count::StoreHangs => "hanging stores",
+            Count::GoneOn => "I/O errors outlived without a restart",
             Count::TornTails => "torn journals",
             Count::DamagedJournals => "damaged journals",
             Count::ClockSteps => "clock steps",
@@ -55,6 +84,12 @@ impl Done {
         *self.counts.entry(what).or_default() += 1;
     }
 
+    /// Those of these kinds that have not come.
+    pub(crate) fn missing(&self, kinds: &[FaultKind]) -> Vec<&'static str> {
+        let counts = kinds.iter().filter_map(|kind| Count::of(*kind));
+        counts.filter(|count| !self.counts.contains_key(count)).map(Count::text).collect()
+    }
+
     pub(crate) fn merge(&mut self, other: &Done) {
         for (what, count) in &other.counts {
             *self.counts.entry(*what).or_default() += count;
@@ -67,5 +102,26 @@ impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.counts.iter().map(|(what, count)| format!("{count} {}", what.text()));
         f.write_str(&shown.collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_and_never_came_is_missing() {
+        let kinds = [FaultKind::Kill, FaultKind::ClockStep { by_ms: 0 }, FaultKind::TornTail];
+        let mut done = Done::default();
+        done.add(Count::Kills);
+        assert_eq!(done.missing(&kinds), ["clock steps", "torn journals"]);
+        // A fault of a context, and one that nobody asked for, stand for no other.
+        done.add(Count::Contexts);
+        done.add(Count::Stops);
+        let mut all = Done::default();
+        all.add(Count::ClockSteps);
+        all.merge(&done);
+        assert_eq!(all.missing(&kinds), ["torn journals"]);
+        assert_eq!(all.missing(&[]), [""; 0]);
     }
 }

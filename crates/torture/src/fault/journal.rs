@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
@@ -14,9 +13,6 @@ use super::{Count, Injector};
 
 /// Longest torn tail.
 const TAIL_BYTES_MAX: u64 = 4096;
-/// Damage is noticed, and its repair too, in this time.
-const NOTICE_TIME_MAX: Duration = Duration::from_secs(30);
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
 const BATCH: &[u8] = b"\n#:Batch ";
 
 impl Injector<'_> {
@@ -47,7 +43,7 @@ impl Injector<'_> {
         drop(journal);
         self.hold(planned);
         self.daemons[number].start(&mut self.witness)?;
-        if !self.within(NOTICE_TIME_MAX, |injector| injector.notices(number, &damage)) {
+        if !self.notices(|injector| injector.sees(number, &damage)) {
             let name = damage.file.display();
             let problem = format!("nobody noticed the damage in {name} at {}", damage.at);
             self.done.problems.push(problem);
@@ -58,14 +54,14 @@ impl Injector<'_> {
             self.daemons[number].start(&mut self.witness)?;
         }
         self.daemons[number].until_ready(&mut self.witness)?;
-        if !self.within(NOTICE_TIME_MAX, |injector| !injector.takeover_fails(&damage)) {
+        if !self.notices(|injector| !injector.takeover_fails(&damage)) {
             self.done.problems.push("a repaired journal was not taken over".into());
         }
         Ok(())
     }
 
     /// The daemon refuses to start, or one of them says that it cannot take over the journal.
-    fn notices(&mut self, number: usize, damage: &Damage) -> bool {
+    fn sees(&mut self, number: usize, damage: &Damage) -> bool {
         let refused = self.daemons[number].crashed();
         let named = refused.is_some_and(|console| console.contains("is damaged"));
         named || self.takeover_fails(damage)
@@ -75,17 +71,6 @@ impl Injector<'_> {
         let words = format!("the journal of daemon {} cannot", damage.sysid);
         let mut states = self.daemons.iter().filter_map(|daemon| daemon.state());
         states.any(|state| state["takeover"].as_str().is_some_and(|said| said.contains(&words)))
-    }
-
-    fn within(&mut self, time: Duration, mut holds: impl FnMut(&mut Self) -> bool) -> bool {
-        let until = self.site.now_ns() + time.as_nanos() as u64;
-        while !holds(self) {
-            if self.site.now_ns() > until {
-                return false;
-            }
-            std::thread::sleep(LOOK_PAUSE);
-        }
-        true
     }
 }
 

@@ -5,8 +5,10 @@
 //! | `process` | kills, stops and restarts of daemons and of handlers' processes |
 //! | `disk` | what happens to the disk of all daemons |
 //! | `journal` | torn and damaged journals |
+//! | `clock` | steps of the daemons' clock |
 //! | `done` | figures |
 
+mod clock;
 mod disk;
 mod done;
 mod journal;
@@ -15,7 +17,7 @@ mod process;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rustix::process::Signal;
 use windlass_proof::history::{Event, FaultKind, Target};
 use windlass_proof::workload::{Aim, FaultMix, PlannedFault, fault_plan};
@@ -31,6 +33,9 @@ pub(crate) use done::{Count, Done};
 const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// Faults in one run.
 const FAULTS_MAX: usize = 100_000;
+/// What daemons must notice, they notice in this time.
+const NOTICE_TIME_MAX: Duration = Duration::from_secs(30);
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Injector<'a> {
     site: &'a Site,
@@ -65,6 +70,7 @@ impl<'a> Injector<'a> {
         let mut mix = FaultMix::of(|kind| kinds.contains(kind), daemons, busy_ns, lease_ns);
         mix.pause_ns_max = PAUSE_MAX.as_nanos() as u64;
         mix.faults_max = FAULTS_MAX;
+        mix.each_first = true;
         fault_plan(site.seed, &mix)
     }
 
@@ -125,17 +131,20 @@ impl<'a> Injector<'a> {
         }
     }
 
-    fn step_clock(&mut self, by_ms: i64) -> Result<()> {
-        let fault = self.began(FaultKind::ClockStep { by_ms }, Target::All)?;
-        let clock = self.clock.as_mut().context("the run has no clock of its own")?;
-        clock.step(by_ms)?;
-        self.done.clock.add(self.site.now_ns(), clock.ahead_s());
-        self.done.add(Count::ClockSteps);
-        self.ended(fault)
-    }
-
     fn hold(&self, planned: &PlannedFault) {
         std::thread::sleep(Duration::from_nanos(planned.for_ns));
+    }
+
+    /// Whether this holds in the time in which daemons notice things.
+    fn notices(&mut self, mut holds: impl FnMut(&mut Self) -> bool) -> bool {
+        let until = self.site.now_ns() + NOTICE_TIME_MAX.as_nanos() as u64;
+        while !holds(self) {
+            if self.site.now_ns() > until {
+                return false;
+            }
+            std::thread::sleep(LOOK_PAUSE);
+        }
+        true
     }
 
     pub(crate) fn start(&mut self, number: usize) -> Result<()> {

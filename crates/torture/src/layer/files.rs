@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{Errno, FileAttr, FileHandle, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
 
 use super::nodes::Nodes;
-use super::trouble::{Switch, Trouble};
+use super::trouble::{Part, Switch, Trouble};
 
 pub(super) struct Files {
     pub(super) under: PathBuf,
@@ -34,6 +34,13 @@ impl Files {
 
     pub(super) fn nodes(&self) -> MutexGuard<'_, Nodes> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An open file, for a call that this trouble concerns.
+    fn file(&self, handle: FileHandle, concerned: Trouble) -> Done<Arc<File>> {
+        let part = self.nodes().part(handle.0)?;
+        self.switch.pass(concerned, part)?;
+        self.nodes().file(handle.0)
     }
 
     pub(super) fn child(&self, parent: INodeNo, name: &OsStr) -> Done<PathBuf> {
@@ -59,8 +66,8 @@ impl Files {
         let path = self.nodes().path(node)?;
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
         // The kernel reads pages of which it writes a part.
-        let file = OpenOptions::new().read(true).write(writes).open(path)?;
-        Ok(self.nodes().opened(node, file))
+        let file = OpenOptions::new().read(true).write(writes).open(&path)?;
+        Ok(self.nodes().opened(node, &path, file))
     }
 
     pub(super) fn make_folder(&self, parent: INodeNo, name: &OsStr, mode: u32) -> Done<FileAttr> {
@@ -80,15 +87,16 @@ impl Files {
         options.read(true).write(true).create(true).truncate(false).mode(mode);
         let file = options.open(&path)?;
         let attr = self.entry(&path)?;
-        Ok((attr, self.nodes().opened(attr.ino, file)))
+        Ok((attr, self.nodes().opened(attr.ino, &path, file)))
     }
 
     pub(super) fn resize(&self, node: INodeNo, handle: Option<FileHandle>, size: u64) -> Done<()> {
-        self.switch.pass(Trouble::Writes)?;
-        let file = match handle {
-            Some(handle) => self.nodes().file(handle.0)?,
-            None => Arc::new(OpenOptions::new().write(true).open(self.nodes().path(node)?)?),
+        let Some(handle) = handle else {
+            let path = self.nodes().path(node)?;
+            self.switch.pass(Trouble::Writes, Part::of(&path))?;
+            return Ok(OpenOptions::new().write(true).open(path)?.set_len(size)?);
         };
+        let file = self.file(handle, Trouble::Writes)?;
         Ok(file.set_len(size)?)
     }
 
@@ -102,8 +110,7 @@ impl Files {
     }
 
     pub(super) fn read_at(&self, handle: FileHandle, offset: u64, size: u32) -> Done<Vec<u8>> {
-        self.switch.pass(Trouble::Reads)?;
-        let file = self.nodes().file(handle.0)?;
+        let file = self.file(handle, Trouble::Reads)?;
         let mut bytes = vec![0; size as usize];
         let mut have = 0;
         while have < bytes.len() {
@@ -117,20 +124,18 @@ impl Files {
     }
 
     pub(super) fn write_at(&self, handle: FileHandle, offset: u64, data: &[u8]) -> Done<u32> {
-        self.switch.pass(Trouble::Writes)?;
-        self.nodes().file(handle.0)?.write_all_at(data, offset)?;
+        self.file(handle, Trouble::Writes)?.write_all_at(data, offset)?;
         Ok(data.len() as u32)
     }
 
     pub(super) fn sync(&self, handle: FileHandle, only_data: bool) -> Done<()> {
-        self.switch.pass(Trouble::Syncs)?;
-        let file = self.nodes().file(handle.0)?;
+        let file = self.file(handle, Trouble::Syncs)?;
         let synced = if only_data { file.sync_data() } else { file.sync_all() };
         Ok(synced?)
     }
 
     pub(super) fn sync_folder(&self, node: INodeNo) -> Done<()> {
-        self.switch.pass(Trouble::Syncs)?;
+        self.switch.pass(Trouble::Syncs, Part::Other)?;
         let path = self.nodes().path(node)?;
         Ok(File::open(path)?.sync_all()?)
     }

@@ -24,8 +24,9 @@ use crate::volume::unmount;
 use trouble::Switch;
 pub(crate) use trouble::Trouble;
 
-/// Requests of the kernel that are answered at the same time. More than wait in one sync each.
-const THREADS: usize = 8;
+/// Requests of the kernel that are answered at the same time. More than wait in one sync each, and
+/// more than all connections to a store that hangs.
+const THREADS: usize = 32;
 
 pub(crate) struct Layer {
     /// What is below.
@@ -82,6 +83,8 @@ mod tests {
     use std::fs::File;
     use std::io::{Read, Write};
     use std::os::unix::fs::FileExt;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
 
     use windlass_proof::history::FaultKind;
 
@@ -147,6 +150,30 @@ mod tests {
             file.sync_data().unwrap();
             assert_eq!(fs::read(place.join("file")).unwrap(), b"onetwo");
             assert_eq!(fs::read(place.join("unread")).unwrap(), b"text");
+        });
+    }
+
+    #[test]
+    fn a_store_that_hangs_leaves_the_rest_of_the_disk_alone() {
+        with_layer(|place, layer| {
+            let mut log = File::create(place.join("store.db-wal")).unwrap();
+            let mut journal = File::create(place.join("1.log")).unwrap();
+            layer.set(Trouble::StoreHang);
+            journal.write_all(b"accepted").unwrap();
+            journal.sync_data().unwrap();
+            let (done, ended) = channel();
+            let writer = std::thread::spawn(move || {
+                log.write_all(b"one").unwrap();
+                log.sync_data().unwrap();
+                done.send(()).unwrap();
+            });
+            // Calls that pass take less than a millisecond.
+            let waited = ended.recv_timeout(Duration::from_millis(300));
+            assert_eq!(waited, Err(RecvTimeoutError::Timeout), "the store's files hang");
+            layer.set(Trouble::None);
+            writer.join().unwrap();
+            assert_eq!(fs::read(place.join("store.db-wal")).unwrap(), b"one");
+            assert_eq!(fs::read(place.join("1.log")).unwrap(), b"accepted");
         });
     }
 }

@@ -8,11 +8,19 @@ use std::sync::Arc;
 
 use fuser::{Errno, INodeNo};
 
+use super::trouble::Part;
+
 pub(super) struct Nodes {
     numbers: HashMap<PathBuf, u64>,
     paths: HashMap<u64, PathBuf>,
-    open: HashMap<u64, (INodeNo, Arc<File>)>,
+    open: HashMap<u64, Open>,
     next: u64,
+}
+
+struct Open {
+    node: INodeNo,
+    file: Arc<File>,
+    part: Part,
 }
 
 impl Nodes {
@@ -66,9 +74,10 @@ impl Nodes {
         self.next
     }
 
-    pub(super) fn opened(&mut self, node: INodeNo, file: File) -> u64 {
+    /// Notes a file that was opened by this path. Returns its handle.
+    pub(super) fn opened(&mut self, node: INodeNo, path: &Path, file: File) -> u64 {
         let handle = self.unused();
-        self.open.insert(handle, (node, Arc::new(file)));
+        self.open.insert(handle, Open { node, file: Arc::new(file), part: Part::of(path) });
         handle
     }
 
@@ -77,11 +86,16 @@ impl Nodes {
     }
 
     pub(super) fn file(&self, handle: u64) -> Result<Arc<File>, Errno> {
-        self.open.get(&handle).map(|(_, file)| file.clone()).ok_or(Errno::EBADF)
+        self.open.get(&handle).map(|open| open.file.clone()).ok_or(Errno::EBADF)
+    }
+
+    /// Which part of the disk an open file is.
+    pub(super) fn part(&self, handle: u64) -> Result<Part, Errno> {
+        self.open.get(&handle).map(|open| open.part).ok_or(Errno::EBADF)
     }
 
     /// An open file with this number, which may have been removed since.
     pub(super) fn any_open(&self, node: INodeNo) -> Option<Arc<File>> {
-        self.open.values().find(|(of, _)| *of == node).map(|(_, file)| file.clone())
+        self.open.values().find(|open| open.node == node).map(|open| open.file.clone())
     }
 }

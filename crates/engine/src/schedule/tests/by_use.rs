@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use windlass_core::TenantSettings;
 
+use super::super::tenant::{Kept, Room};
 use super::super::usage::{HALF_LIFE, PICK_COST};
 use super::*;
 
@@ -277,6 +278,27 @@ fn however_many_slots_are_kept_half_of_the_shared_ones_are_left_for_others() {
     let mut scheduler = Scheduler::new(Fairness::Tenant, slots, only);
     scheduler.set_tenant(&tenant("kept"), &settings(None, Some(100_000), None), NOW);
     assert_eq!(start_all(&mut scheduler, "other"), 4);
+}
+
+/// A minimum that is set while all slots are in use takes effect when one is free.
+#[test]
+fn no_slot_is_kept_beyond_the_last_one() {
+    let slots = Slots { shared: 4, reserved: 2, tenant_min: 1 };
+    let kept = Kept { used: 0, owed: 1 };
+    assert_eq!(slots.room(5, kept), Some(Room::Kept));
+    assert_eq!(slots.room(6, kept), None);
+}
+
+/// Those from a page of all tenants come after those that are new.
+#[test]
+fn newcomers_have_their_first_pick_in_the_order_of_their_arrival() {
+    let mut stage = Stage::new(8, 1);
+    for (name, welcoming) in [("d", false), ("c", false), ("e", true), ("b", true), ("a", true)] {
+        stage.scheduler.welcoming = welcoming;
+        stage.joins(name, SECOND, 1);
+    }
+    let picks: Vec<String> = (0..5).map(|_| stage.pick().unwrap()).collect();
+    assert_eq!(picks, ["e", "b", "a", "d", "c"]);
 }
 
 #[test]

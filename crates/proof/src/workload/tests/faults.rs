@@ -50,3 +50,34 @@ fn swarms_of_faults_differ_and_are_never_empty() {
     let kinds = |mix: &FaultMix| format!("{:?}", mix.kinds);
     assert!(swarms.iter().map(kinds).collect::<HashSet<_>>().len() > 60);
 }
+
+fn opened(seed: u64, mix: &FaultMix) -> Vec<PlannedFault> {
+    fault_plan(seed, &FaultMix { each_first: true, ..mix.clone() })
+}
+
+#[test]
+fn a_plan_that_begins_with_each_kind_has_each_once_before_any_comes_again() {
+    let mix = all_faults();
+    let name = |fault: &PlannedFault| std::mem::discriminant(&fault.kind);
+    for seed in 0..50 {
+        let plan = opened(seed, &mix);
+        let first = &plan[..mix.kinds.len()];
+        assert_eq!(first.iter().map(name).collect::<HashSet<_>>().len(), mix.kinds.len());
+        let steps = first.iter().filter(|it| matches!(it.kind, FaultKind::ClockStep { .. }));
+        assert!(steps.clone().all(|it| it.kind != FaultKind::ClockStep { by_ms: 0 }));
+        assert!(first.iter().all(|fault| fault.aim != Aim::Holder), "each has an effect");
+    }
+    let orders: HashSet<_> = (0..50).map(|seed| format!("{:?}", opened(seed, &mix)[0])).collect();
+    assert!(orders.len() > 10);
+}
+
+#[test]
+fn two_seeds_that_follow_each_other_begin_with_different_halves() {
+    let mix = all_faults();
+    let name = |fault: &PlannedFault| std::mem::discriminant(&fault.kind);
+    for seed in 0..50 {
+        let plans = [opened(seed, &mix), opened(seed + 1, &mix)];
+        let halves = plans.iter().flat_map(|plan| &plan[..mix.kinds.len().div_ceil(2)]);
+        assert_eq!(halves.map(name).collect::<HashSet<_>>().len(), mix.kinds.len());
+    }
+}
