@@ -305,6 +305,18 @@ mod tests {
         assert_eq!(address.hosts.len(), 2);
     }
 
+    /// As libpq does: a socket needs no TLS, and an address without a name is its own name.
+    #[test]
+    fn sockets_and_bare_addresses_can_be_connected_to() {
+        let first = |url| Address::parse(url).unwrap().hosts.remove(0);
+        let socket = first("postgres://me@%2Frun%2Fpostgresql/jobs");
+        assert_eq!(socket.get_ssl_mode(), SslMode::Disable);
+        assert_eq!(socket.get_hosts(), [Host::Unix("/run/postgresql".into())]);
+        let address = first("postgres:///jobs?hostaddr=127.0.0.1&user=me");
+        assert_eq!(address.get_hosts(), [Host::Tcp("127.0.0.1".into())]);
+        assert_eq!(address.get_ssl_mode(), SslMode::Prefer);
+    }
+
     #[test]
     fn the_name_for_messages_has_hosts_and_database_but_no_password() {
         let name = |url| Address::parse(url).unwrap().name;

@@ -23,8 +23,22 @@ impl MemoryStore {
 
     /// Restores the state after the last synced change.
     pub fn undo_relaxed(&self) {
+        let synced = self.locked().synced.clone().expect("the store was made to undo changes");
+        self.go_back(synced);
+    }
+
+    /// The state as it is now, as a standby may have it.
+    pub fn standby(&self) -> Standby {
+        Standby(Box::new(self.locked().clone()))
+    }
+
+    /// A standby takes over, which lacks what came later, synced or not.
+    pub fn fail_over(&self, to: Standby) {
+        self.go_back(to.0);
+    }
+
+    fn go_back(&self, synced: Box<State>) {
         let mut state = self.locked();
-        let synced = state.synced.take().expect("the store was made to undo changes");
         let State { forgets, away, closed, revision, reported, looks_held, .. } = *state;
         let held = std::mem::take(&mut state.held);
         *state = State { forgets, away, closed, revision, reported, looks_held, held, ..*synced };
@@ -34,6 +48,9 @@ impl MemoryStore {
         state.keep();
     }
 }
+
+/// See `MemoryStore::standby`.
+pub struct Standby(Box<State>);
 
 /// The state during one call.
 pub(super) struct Open<'a> {

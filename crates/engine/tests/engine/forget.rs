@@ -3,12 +3,17 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_core::memory::MemoryStore;
 use windlass_core::{JobId, TypeKey};
+use windlass_test_kit::wait::{in_time, pause};
 
 use crate::fake::{Daemon, jobs, key};
 use crate::{PATIENCE, wish};
+
+/// So short that a beat soon notices that the store is away.
+const LEASE: Duration = Duration::from_millis(300);
 
 /// Adds jobs and returns when the store has them.
 async fn added(daemon: &Daemon, key: &TypeKey, count: usize) -> Vec<JobId> {
@@ -19,9 +24,18 @@ async fn added(daemon: &Daemon, key: &TypeKey, count: usize) -> Vec<JobId> {
 
 /// All waiting jobs, each once.
 async fn claimed(daemon: &Daemon, key: &TypeKey, count: usize) -> HashSet<JobId> {
+    claimed_within(daemon, key, count, PATIENCE).await
+}
+
+async fn claimed_within(
+    daemon: &Daemon,
+    key: &TypeKey,
+    count: usize,
+    wait: Duration,
+) -> HashSet<JobId> {
     let mut ids = HashSet::new();
     while ids.len() < count {
-        let pulled = daemon.engine.claim(wish(key, PATIENCE)).await.unwrap();
+        let pulled = daemon.engine.claim(wish(key, wait)).await.unwrap();
         assert!(!pulled.is_empty(), "{} of {count} jobs are there", ids.len());
         let new = pulled.iter().filter(|pulled| ids.insert(pulled.job.id)).count();
         assert_eq!(new, pulled.len(), "a job is handed out once");
@@ -72,4 +86,40 @@ async fn a_journal_that_is_taken_over_is_removed_only_when_the_store_keeps_it() 
     let daemon = Daemon::start_in(data, store.clone(), |_| {}).await;
     store.undo_relaxed();
     assert_eq!(claimed(&daemon, &t, JOBS).await, ids);
+}
+
+/// No batch follows that would notice, and no other add.
+#[tokio::test]
+async fn what_a_standby_lacks_comes_back_when_contact_does() {
+    const JOBS: usize = 7;
+    let clock = Arc::new(windlass_core::time::SystemClock);
+    let store = Arc::new(MemoryStore::undoable(true, clock));
+    let daemon = Daemon::start_on(store.clone(), |options| options.lease = LEASE).await;
+    let t = key("acme", "t");
+    let standby = store.standby();
+    let ids: HashSet<JobId> = added(&daemon, &t, JOBS).await.into_iter().collect();
+    store.set_available(false);
+    let lost = async {
+        while daemon.engine.readiness().await.store.is_ok() {
+            pause().await;
+        }
+    };
+    in_time("the daemon notices", lost).await;
+    store.fail_over(standby);
+    store.set_available(true);
+    assert_eq!(claimed(&daemon, &t, JOBS).await, ids);
+}
+
+/// Contact was never lost, as far as the daemon knows.
+#[tokio::test(start_paused = true)]
+async fn what_a_standby_lacks_comes_back_after_a_while_in_any_case() {
+    const JOBS: usize = 7;
+    let clock = Arc::new(windlass_core::time::SystemClock);
+    let store = Arc::new(MemoryStore::undoable(true, clock));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    let standby = store.standby();
+    let ids: HashSet<JobId> = added(&daemon, &t, JOBS).await.into_iter().collect();
+    store.fail_over(standby);
+    assert_eq!(claimed_within(&daemon, &t, JOBS, 100 * PATIENCE).await, ids);
 }
