@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
+#[cfg(target_arch = "x86_64")]
+mod calls;
 mod container;
 mod door;
+mod errors;
 mod files;
 mod flood;
 #[path = "../it/harness/mod.rs"]
@@ -16,10 +19,13 @@ mod jobd;
 #[allow(dead_code, unused_imports, reason = "each target uses a part of it")]
 mod jobd_harness;
 mod limits;
+mod links;
 mod memory;
 mod network;
+mod processes;
 mod query;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]
 mod tenants;
 mod terminal;
+mod users;
