@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod batch;
 mod browser;
 #[cfg(target_arch = "x86_64")]
 mod calls;
