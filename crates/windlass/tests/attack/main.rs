@@ -19,6 +19,7 @@ mod jobd;
 #[path = "../jobd/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each target uses a part of it")]
 mod jobd_harness;
+mod keys;
 mod limits;
 mod links;
 mod memory;
