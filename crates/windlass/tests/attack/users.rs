@@ -15,7 +15,7 @@ pub(crate) const IN: &str = "GOT IN";
 /// A configuration for a daemon of each user. That of root has more layers and more rights.
 pub(crate) fn both_users() -> [Config; 2] {
     assert!(rustix::process::geteuid().is_root(), "these tests start daemons of two users");
-    [Config::new(), Config::new().as_user(NOBODY)]
+    [Config::new(), Config::new().run_by(NOBODY)]
 }
 
 /// The attack with each configuration, both at once: most of an attack waits.

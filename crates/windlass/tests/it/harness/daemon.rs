@@ -116,7 +116,7 @@ impl Config {
 
     /// Run by this user, who gets the home. The test has to be root.
     #[allow(dead_code, reason = "only attacks need several users")]
-    pub(crate) fn as_user(mut self, user: u32) -> Config {
+    pub(crate) fn run_by(mut self, user: u32) -> Config {
         self.home.give_to(user);
         self.user = Some(user);
         self
