@@ -200,7 +200,7 @@ fn b7_without_namespaces_files_outside_keep_their_mode_owner_and_time() {
 fn b1_b2_without_namespaces_links_and_pipes_lead_the_daemon_nowhere() {
     in_containers(|daemon| {
         plants_among_the_payloads(daemon);
-        swaps_while_the_daemon_removes(daemon);
+        swaps_while_the_daemon_removes(daemon, 5);
     });
 }
 

@@ -1,6 +1,7 @@
 //! What errors tell about the machine.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 
 use serde_json::json;
 
@@ -109,9 +110,15 @@ fn no_error_about_secrets_shows_where_the_data_is() {
         tenant.handler("t", &handler);
         fs::rename(&file, &away).unwrap();
         type Wrong = fn(&std::path::Path, &std::path::Path);
-        let wrongs: [(&str, Wrong); 4] = [
+        let wrongs: [(&str, Wrong); 5] = [
             ("missing", |_, _| {}),
-            ("garbage", |file, _| fs::write(file, "nonsense\n").unwrap()),
+            ("open to all", |file, _| fs::write(file, "nonsense\n").unwrap()),
+            ("garbage", |file, away| {
+                fs::copy(away, file).unwrap();
+                fs::write(file, "nonsense\n").unwrap();
+                let owner = fs::metadata(away).unwrap();
+                chown(file, Some(owner.uid()), None).unwrap();
+            }),
             ("a link", |file, away| std::os::unix::fs::symlink(away, file).unwrap()),
             ("a directory", |file, _| fs::create_dir(file).unwrap()),
         ];

@@ -88,29 +88,35 @@ fn b1_links_and_pipes_among_the_payloads_mislead_and_stop_nobody() {
     });
 }
 
-/// Swaps directories of a job with links to the victim, until the directory of the job is gone.
+/// Swaps directories of a job with a link to the victim, each until it is gone, in the order in which
+/// they are removed: as they are, and under the names that they get then. The link is elsewhere,
+/// where the daemon does not remove it; one that it removes is made again.
 const SWAPPER: &str = r#"
 import ctypes, os, sys
-home, victim, ready = sys.argv[1:]
-c, here, exchange = ctypes.CDLL(None), -100, 2
-work = home + '/work'
-link = (work + '/link').encode()
-try: os.symlink(victim, link)
-except OSError: pass
-targets = [(work + '/d%d' % n).encode() for n in range(40)] + [work.encode()]
+home, victim, files, ready = sys.argv[1:]
+swap, here, exchange = ctypes.CDLL(None).renameat2, -100, 2
+work, link = home + '/work', files + '/link-%d' % os.getpid()
+os.symlink(victim, link)
+words = ctypes.c_char_p(link.encode())
+names = [work + '/' + name for name in os.listdir(work)]
+names += [home + '/.removed-%d' % n for n in reversed(range(2 * len(names)))]
+names = [(name, ctypes.c_char_p(name.encode())) for name in names]
 os.write(int(ready), b'1'); os.close(int(ready))
 while os.path.exists(home):
-  for target in targets:
-    if c.renameat2(here, link, here, target, exchange) == 0:
-      c.renameat2(here, link, here, target, exchange)
+  for path, name in names:
+    while os.path.lexists(path):
+      while swap(here, words, here, name, exchange) == 0: pass
+      if not os.path.islink(link):
+        os.rename(link, link + '-%d' % len(os.listdir(files)))
+        os.symlink(victim, link)
 "#;
 
 /// Fills the working directory and leaves the swapper behind, which gives up everything by which it
 /// could be known.
 const LEAVES_SWAPPER: &str = r#"PATH=/usr/local/bin:/usr/bin:/bin
-python3 - "$WINDLASS_DIR" VICTIM <<'END'
+python3 - "$WINDLASS_DIR" VICTIM FILES <<'END'
 import os, sys
-for n in range(40): os.makedirs('d%d/e/f' % n)
+for n in range(60): os.makedirs('d%d/e/f' % n)
 r, w = os.pipe()
 os.set_inheritable(w, True)
 if os.fork() == 0:
@@ -120,12 +126,11 @@ if os.fork() == 0:
   for fd in range(3): os.close(fd)
   for fd in range(3): os.open('/dev/null', os.O_RDWR)
   code = '''SWAPPER'''
-  os.execve(sys.executable, ['python3', '-c', code, sys.argv[1], sys.argv[2], str(w)], {})
+  os.execve(sys.executable, ['python3', '-c', code, *sys.argv[1:], str(w)], {})
 os.close(w)
 assert os.read(r, 1) == b'1'
 print('it swaps')
 END"#;
-const ROUNDS: usize = 8;
 
 /// The private directories of jobs.
 fn private_dirs(daemon: &Daemon) -> Vec<PathBuf> {
@@ -135,7 +140,7 @@ fn private_dirs(daemon: &Daemon) -> Vec<PathBuf> {
 }
 
 /// Runs jobs whose directories are removed while a process still changes them.
-pub(crate) fn swaps_while_the_daemon_removes(daemon: &Daemon) {
+pub(crate) fn swaps_while_the_daemon_removes(daemon: &Daemon, rounds: usize) {
     let victim = daemon.home().dir().join("precious");
     fs::create_dir_all(victim.join("x")).unwrap();
     fs::write(victim.join("file"), "as it was").unwrap();
@@ -146,9 +151,10 @@ pub(crate) fn swaps_while_the_daemon_removes(daemon: &Daemon) {
     }
     let tenant = daemon.tenant("a");
     let body = LEAVES_SWAPPER.replace("SWAPPER", SWAPPER);
-    tenant.sh("swaps", &body.replace("VICTIM", victim.to_str().unwrap()));
+    let body = body.replace("VICTIM", victim.to_str().unwrap());
+    tenant.sh("swaps", &body.replace("FILES", daemon.home().files().to_str().unwrap()));
     tenant.sh("plain", "mkdir -p d0/e; true");
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let id = tenant.add_one("swaps", "x");
         let job = tenant.until_end(&id);
         let log = tenant.log(&id);
@@ -172,6 +178,6 @@ pub(crate) fn swaps_while_the_daemon_removes(daemon: &Daemon) {
 fn b2_a_directory_that_is_swapped_while_it_is_removed_leads_nowhere() {
     as_both_users(|config| {
         let config = config.set("retry.attempts", "1").set("isolation.level", "\"off\"");
-        swaps_while_the_daemon_removes(&Daemon::start(config));
+        swaps_while_the_daemon_removes(&Daemon::start(config), 25);
     });
 }

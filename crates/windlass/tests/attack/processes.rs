@@ -97,8 +97,6 @@ fn b6_b18_limits_and_priority_of_the_daemon_and_of_others_are_out_of_reach() {
              tries('own', lambda: os.setpriority(os.PRIO_PROCESS, 0, 19))\n\
              print('own is', os.getpriority(os.PRIO_PROCESS, 0))\n\
              resource.prlimit(0, resource.RLIMIT_CORE, (0, 0))\n\
-             try: os.kill(-1, 19)\n\
-             except OSError as e: print(e)\n\
              print('tried all')\nreturn 200",
             disturbs(daemon.pid()),
             disturbs(sleeper),
