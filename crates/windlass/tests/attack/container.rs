@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Config, Daemon, Tenant, run, until, windlass};
 use crate::links::{plants_among_the_payloads, swaps_while_the_daemon_removes};
-use crate::processes::{DISTURBS, disturbs, standing, word};
+use crate::processes::{DISTURBS, disturbs, hide_when_the_daemon_is_killed, standing, word};
 use crate::users::{IN, NOBODY, runs, with_argument, wrapped};
 
 /// Of an ordinary user; the second, of root without the right to make namespaces.
@@ -36,7 +36,7 @@ fn without_namespaces(command: &Command, script: &str) -> Command {
 }
 
 /// The attack, under a daemon of each user, both at once.
-fn in_containers(attack: impl Fn(&Daemon) + Sync) {
+fn in_containers(attack: impl Fn(&mut Daemon) + Sync) {
     let attack = &attack;
     thread::scope(|scope| {
         for script in [AS_NOBODY, AS_ROOT] {
@@ -46,7 +46,7 @@ fn in_containers(attack: impl Fn(&Daemon) + Sync) {
                     config.home.give_to(NOBODY);
                 }
                 let mut command = without_namespaces(&config.command(), script);
-                attack(&Daemon::start_command(config, &mut command));
+                attack(&mut Daemon::start_command(config, &mut command));
             });
         }
     });
@@ -202,6 +202,11 @@ fn b1_b2_without_namespaces_links_and_pipes_lead_the_daemon_nowhere() {
         plants_among_the_payloads(daemon);
         swaps_while_the_daemon_removes(daemon, 5);
     });
+}
+
+#[test]
+fn b5_without_namespaces_processes_that_hide_end_with_a_daemon_that_is_killed() {
+    in_containers(hide_when_the_daemon_is_killed);
 }
 
 /// Handlers of all tenants are the daemon's own user there.

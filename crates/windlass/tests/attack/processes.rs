@@ -36,23 +36,25 @@ fn b5_processes_that_leave_everything_behind_end_with_their_job() {
     });
 }
 
+/// Kills the daemon while such processes of its jobs run.
+pub(crate) fn hide_when_the_daemon_is_killed(daemon: &mut Daemon) {
+    let tenant = daemon.tenant("a");
+    let word = word(60_000, daemon.pid());
+    let body = format!("{}; sleep 1000", hides(&word));
+    let python = format!("import os\nos.system('''{body}''')");
+    for (kind, lang, body) in [("t", "sh", &body), ("u", "python", &python)] {
+        tenant.handler(kind, &json!({"lang": lang, "body": body}));
+        tenant.add_one(kind, "x");
+    }
+    // Their shells have it among their words, too, but not as one.
+    until("all of them hide", || with_argument(&word).len(), |count| *count >= 60);
+    daemon.kill9();
+    until("they are gone", || runs(&word), |runs| !runs);
+}
+
 #[test]
 fn b5_processes_that_leave_everything_behind_end_with_a_daemon_that_is_killed() {
-    as_both_users(|config| {
-        let mut daemon = Daemon::start(strict(config));
-        let tenant = daemon.tenant("a");
-        let word = word(60_000, daemon.pid());
-        let body = format!("{}; sleep 1000", hides(&word));
-        let python = format!("import os\nos.system('''{body}''')");
-        for (kind, lang, body) in [("t", "sh", &body), ("u", "python", &python)] {
-            tenant.handler(kind, &json!({"lang": lang, "body": body}));
-            tenant.add_one(kind, "x");
-        }
-        // Their shells have it among their words, too, but not as one.
-        until("all of them hide", || with_argument(&word).len(), |count| *count >= 60);
-        daemon.kill9();
-        until("they are gone", || runs(&word), |runs| !runs);
-    });
+    as_both_users(|config| hide_when_the_daemon_is_killed(&mut Daemon::start(strict(config))));
 }
 
 /// What the kernel shows of limits, priority, nice value and policy of a process.
