@@ -88,9 +88,9 @@ fn b1_links_and_pipes_among_the_payloads_mislead_and_stop_nobody() {
     });
 }
 
-/// Swaps directories of a job with a link to the victim, each until it is gone, in the order in which
-/// they are removed: as they are, and under the names that they get then. The link is elsewhere,
-/// where the daemon does not remove it; one that it removes is made again.
+/// Swaps directories of a job with a link to the victim, each until it is gone, in the order in
+/// which they are removed: as they are, and under the names that they get then. The link is
+/// elsewhere, where the daemon does not remove it; one that it removes is made again.
 const SWAPPER: &str = r#"
 import ctypes, os, sys
 home, victim, files, ready = sys.argv[1:]
