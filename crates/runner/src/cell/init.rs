@@ -366,6 +366,11 @@ fn prepare(plan: &Plan, ties: Ties) -> Result<Ready, Failed> {
         sys::unshare(libc::CLONE_NEWCGROUP).map_err(at("control group namespace"))?;
     }
     let watched = Watched::new(plan, ties.alive).map_err(at("start"))?;
+    if plan.room.is_none() {
+        // Only from here on is there anything to end, which this process then does itself: the
+        // signal would end it alone.
+        sys::prctl(libc::PR_SET_PDEATHSIG, 0).map_err(at("start"))?;
+    }
     // Nothing inside may look into this process.
     sys::prctl(libc::PR_SET_DUMPABLE, 0).map_err(at("rights"))?;
     Ok(Ready { tell, watched, renewal })

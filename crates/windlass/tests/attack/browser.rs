@@ -2,13 +2,15 @@
 
 use serde_json::json;
 
-use crate::harness::{Config, Daemon};
+use crate::harness::Daemon;
+use crate::users::both_users;
 
 /// A page whose own name leads here, so that the browser takes the daemon for the page's site, and
 /// a page of another site; also where nobody needs a key.
 #[test]
 fn b10_pages_of_other_sites_set_no_handler() {
-    for config in [Config::new(), Config::new().flag("--insecure")] {
+    let open = both_users().map(|config| config.flag("--insecure"));
+    for config in both_users().into_iter().chain(open) {
         let daemon = Daemon::start(config);
         let own = &*format!("127.0.0.1:{}", daemon.address.port());
         let body = json!({"lang": "sh", "body": "true"}).to_string();

@@ -3,15 +3,18 @@
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use serde_json::{Value, json};
 
 use crate::harness::{Config, Daemon, Tenant, run, until, windlass};
-use crate::sandbox::{IN, NOBODY, runs};
+use crate::links::{plants_among_the_payloads, swaps_while_the_daemon_removes};
+use crate::processes::{DISTURBS, disturbs, hide_when_the_daemon_is_killed, standing, word};
+use crate::users::{IN, NOBODY, runs, with_argument, wrapped};
 
 /// Of an ordinary user; the second, of root without the right to make namespaces.
 const AS_NOBODY: &str = "exec setpriv --reuid 65534 --regid 65534 --clear-groups \
@@ -29,29 +32,24 @@ const LONG_AGO: i64 = 1_500_000_000;
 
 /// The same command, where nothing can make a namespace.
 fn without_namespaces(command: &Command, script: &str) -> Command {
-    let mut inside = Command::new("sh");
-    inside.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => inside.env(name, value),
-            None => inside.env_remove(name),
-        };
-    }
-    inside
+    wrapped(command, script, "sh")
 }
 
-/// The attack, under a daemon of each user.
-fn in_containers(attack: impl Fn(&Daemon)) {
-    for script in [AS_NOBODY, AS_ROOT] {
-        let config = Config::new().set("retry.attempts", "1");
-        if script == AS_NOBODY {
-            for dir in [config.home.dir().to_owned(), config.home.files()] {
-                chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
-            }
+/// The attack, under a daemon of each user, both at once.
+fn in_containers(attack: impl Fn(&mut Daemon) + Sync) {
+    let attack = &attack;
+    thread::scope(|scope| {
+        for script in [AS_NOBODY, AS_ROOT] {
+            scope.spawn(move || {
+                let config = Config::new().set("retry.attempts", "1");
+                if script == AS_NOBODY {
+                    config.home.give_to(NOBODY);
+                }
+                let mut command = without_namespaces(&config.command(), script);
+                attack(&mut Daemon::start_command(config, &mut command));
+            });
         }
-        let mut command = without_namespaces(&config.command(), script);
-        attack(&Daemon::start_command(config, &mut command));
-    }
+    });
 }
 
 fn ends(tenant: &Tenant, lang: &str, body: &str) -> (Value, String) {
@@ -196,6 +194,61 @@ fn b7_without_namespaces_files_outside_keep_their_mode_owner_and_time() {
         let (_, log) = ends(&tenant, "python", own);
         assert!(log.contains("2.0 0o100640") && log.contains("0o100600"), "{log}");
     });
+}
+
+#[test]
+fn b1_b2_without_namespaces_links_and_pipes_lead_the_daemon_nowhere() {
+    in_containers(|daemon| {
+        plants_among_the_payloads(daemon);
+        swaps_while_the_daemon_removes(daemon, 5);
+    });
+}
+
+#[test]
+fn b5_without_namespaces_processes_that_hide_end_with_a_daemon_that_is_killed() {
+    in_containers(hide_when_the_daemon_is_killed);
+}
+
+/// Handlers of all tenants are the daemon's own user there.
+#[test]
+fn b18_without_namespaces_limits_and_priority_of_others_are_out_of_reach() {
+    in_containers(|daemon| {
+        let word = word(50_000, daemon.pid());
+        let (victim, attacker) = (daemon.tenant("b"), daemon.tenant("a"));
+        victim.sh("sleeper", &format!("exec sleep {word}"));
+        let id = victim.add_one("sleeper", "x");
+        let found = || with_argument(&word);
+        let sleeper = until("the victim runs", found, |found| found.len() == 1)[0];
+        let before = standing(sleeper);
+        let own = "tries('own', lambda: os.setpriority(os.PRIO_PROCESS, 0, 19))";
+        let body = format!(
+            "import os, resource\n{}{own}\nprint('tried all')\nreturn 200",
+            disturbs(sleeper)
+        );
+        let (_, log) = ends(&attacker, "python", &body);
+        assert_eq!(log.matches("refused ").count(), DISTURBS, "{log}");
+        assert!(log.contains("done own\ntried all"), "the control: {log}");
+        assert_eq!(standing(sleeper), before);
+        assert_eq!(victim.job(&id)["state"], "running");
+        victim.post(&format!("jobs/{id}/cancel")).expect(200);
+    });
+}
+
+#[test]
+fn without_namespaces_a_daemon_that_requires_isolation_refuses_to_start() {
+    for script in [AS_NOBODY, AS_ROOT] {
+        let start = |level: &str| {
+            let config = Config::new().set("isolation.level", level);
+            config.home.give_to(if script == AS_NOBODY { NOBODY } else { 0 });
+            let mut command = without_namespaces(&config.command(), script);
+            Daemon::try_start_command(config, &mut command)
+        };
+        let why = start("\"required\"").err().unwrap();
+        let sentence = "isolation.level is required, and a layer is missing: namespaces (";
+        let help = "allow unprivileged user namespaces";
+        assert!(why.contains(sentence) && why.contains(help), "{why}");
+        assert!(start("\"auto\"").is_ok(), "the control");
+    }
 }
 
 /// The doctor names what is missing, and what works in spite of it.

@@ -1,13 +1,13 @@
 //! Other users of the machine look into the daemon's files.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{Config, Daemon};
-use crate::sandbox::NOBODY;
+use crate::harness::Daemon;
+use crate::users::as_both_users;
 
 /// Any user who is neither the daemon's nor root.
 const STRANGER: u32 = 65_533;
@@ -29,18 +29,9 @@ fn all_below(dir: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn b14_a_data_directory_that_others_could_read_is_closed() {
-    for user in [0, NOBODY] {
-        let config = Config::new();
-        for dir in [config.home.dir().to_owned(), config.home.files()] {
-            chown(dir, Some(user), Some(user)).unwrap();
-        }
+    as_both_users(|config| {
         fs::set_permissions(config.home.dir(), Permissions::from_mode(0o755)).unwrap();
-        let start = || {
-            let mut command = config.command();
-            command.uid(user).gid(user);
-            Daemon::start_command(config.clone(), &mut command)
-        };
-        let mut daemon = start();
+        let mut daemon = Daemon::start(config.clone());
         let id = daemon.tenant("a").add_one("t", "payload");
         daemon.tenant("a").add_one("large", &"x".repeat(3 << 20));
         let data = config.home.data();
@@ -51,8 +42,8 @@ fn b14_a_data_directory_that_others_could_read_is_closed() {
         fs::set_permissions(data.join("store.db"), Permissions::from_mode(0o666)).unwrap();
         let files = all_below(&data);
         assert!(readable(&files).contains(&&*data.join("store.db")), "the control");
-        let daemon = start();
+        let daemon = Daemon::start(config);
         assert_eq!(readable(&all_below(&data)), [] as [&Path; 0]);
         assert_eq!(daemon.tenant("a").job(&id)["state"], "queued");
-    }
+    });
 }

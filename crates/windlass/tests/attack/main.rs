@@ -3,9 +3,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod batch;
 mod browser;
+#[cfg(target_arch = "x86_64")]
+mod calls;
 mod container;
 mod door;
+mod errors;
 mod files;
 mod flood;
 #[path = "../it/harness/mod.rs"]
@@ -15,11 +19,15 @@ mod jobd;
 #[path = "../jobd/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each target uses a part of it")]
 mod jobd_harness;
+mod keys;
 mod limits;
+mod links;
 mod memory;
 mod network;
+mod processes;
 mod query;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]
 mod tenants;
 mod terminal;
+mod users;

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::Tenant;
-use crate::sandbox::{IN, as_root_and_as_nobody};
+use crate::harness::{Config, Daemon, Tenant};
+use crate::users::{IN, as_root_and_as_nobody, strict};
 
 /// Of the handlers here. Scratch space is memory, too, and counts on its own.
 const MEMORY: &str = "48MB";
@@ -102,7 +102,7 @@ fn b11_memory_that_no_process_shows_is_bounded() {
 /// Where the kernel bounds memory, ordinary ways to share it need not be refused.
 #[test]
 fn with_control_groups_memory_may_be_shared_without_a_file() {
-    let daemon = crate::harness::Daemon::start(crate::sandbox::config());
+    let daemon = Daemon::start(strict(Config::new()));
     let tenant = daemon.tenant("a");
     for (name, way) in WAYS {
         let (_, log) = run(&tenant, "python", &body(way, ENOUGH));

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::sandbox::{IN, as_root_and_as_nobody};
+use crate::users::{IN, as_root_and_as_nobody};
 
 /// Leaves a word wherever a process can, and says where it could.
 const LEAVE: &str = r#"

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::ops::{Deref, Index, IndexMut};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +38,8 @@ pub(crate) struct Config {
     store: Store,
     keys: BTreeMap<String, String>,
     flags: Vec<String>,
+    /// Of the daemon; that of the test if there is none.
+    user: Option<u32>,
 }
 
 impl Config {
@@ -54,7 +57,7 @@ impl Config {
     pub(crate) fn on(store: Store) -> Config {
         let keys = SHORT.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let home = Arc::new(Home::new());
-        let config = Config { home, store, keys: keys.collect(), flags: Vec::new() };
+        let config = Config { home, store, keys: keys.collect(), flags: Vec::new(), user: None };
         let config = config.writing_files();
         match config.store.url() {
             Some(url) => config.set("store", &format!("{url:?}")),
@@ -111,6 +114,14 @@ impl Config {
         self
     }
 
+    /// Run by this user, who gets the home. The test has to be root.
+    #[allow(dead_code, reason = "only attacks need several users")]
+    pub(crate) fn run_by(mut self, user: u32) -> Config {
+        self.home.give_to(user);
+        self.user = Some(user);
+        self
+    }
+
     /// The command that serves with this configuration on a free port.
     pub(crate) fn command(&self) -> Command {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -124,6 +135,9 @@ impl Config {
             command.args(["--listen", "127.0.0.1:0"]);
         }
         command.args(&self.flags);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command
     }
 }
@@ -159,7 +173,10 @@ impl Daemon {
         Daemon::try_start_command(config, &mut command)
     }
 
-    fn try_start_command(config: Config, command: &mut Command) -> Result<Daemon, String> {
+    pub(crate) fn try_start_command(
+        config: Config,
+        command: &mut Command,
+    ) -> Result<Daemon, String> {
         let (program, log) = spawn(command, &config.home);
         let client = Client { address: unbound(), key: None };
         let mut daemon = Daemon { program, log, client, config };

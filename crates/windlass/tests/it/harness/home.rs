@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,6 +40,13 @@ impl Home {
         // If the daemon is root, its handlers are other users.
         open_to_all(&dir.path(FILES), 0o777);
         Home { dir }
+    }
+
+    /// Lets daemons of this user have it.
+    pub(crate) fn give_to(&self, user: u32) {
+        for dir in [self.dir().to_owned(), self.files()] {
+            chown(dir, Some(user), Some(user)).expect("the test is root");
+        }
     }
 
     /// Everything that belongs to the test; daemons print to files in it.
