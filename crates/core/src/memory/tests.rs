@@ -265,8 +265,8 @@ fn a_damaged_job_cannot_be_read_until_it_is_mended() {
 fn a_damaged_job_keeps_its_whole_batch_from_being_settled() {
     let store = MemoryStore::default();
     (1..=2).for_each(|number| insert(&store, number).unwrap());
-    let mut claimed = ready(store.job_claim(claim(1))).unwrap();
-    claimed.extend(ready(store.job_claim(claim(2))).unwrap());
+    let mut claimed = ready(store.job_claim(claim(1))).unwrap().jobs;
+    claimed.extend(ready(store.job_claim(claim(2))).unwrap().jobs);
     let settle = || {
         let settlements = claimed.iter().map(finished).collect();
         ready(store.job_settle(settlements, Durability::Relaxed))

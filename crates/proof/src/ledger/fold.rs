@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::check::Terms;
-use crate::history::{Answer, Began, DaemonEvent, Ended, Event, JobId, Operation, Origin, Record};
+use crate::history::{Answer, Began, Ended, Event, JobId, Operation, Origin, Record};
 
 use super::account::{
     Account, AddAccount, AddIndex, Door, FaultAccount, Hold, Moment, TypeAccount, TypeIndex,
