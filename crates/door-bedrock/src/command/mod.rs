@@ -158,7 +158,11 @@ impl From<Error> for Refusal {
             Error::Refused(refusal) => Refusal(refusal),
             Error::NotFound(_) => (404, "No job with this jobID").into(),
             Error::Unavailable(why) => Refusal(edit::Refusal::new(503, why)),
-            Error::Invalid(_) | Error::Conflict(_) | Error::KeyReused | Error::Internal(_) => {
+            Error::Invalid(_)
+            | Error::Above(_)
+            | Error::Conflict(_)
+            | Error::KeyReused
+            | Error::Internal(_) => {
                 tracing::error!(%error, "a command failed");
                 (500, "Unhandled Exception").into()
             }
