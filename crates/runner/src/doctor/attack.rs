@@ -2,7 +2,7 @@
 //! prints what it made. The doctor's side of each attack is in `target`.
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -55,51 +55,47 @@ pub fn attack_if_told() {
         return;
     }
     let Some(aim) = Aim::of(words.collect()) else { exit(2) };
-    attack(&aim);
-    exit(0);
+    let tried = attack(&aim, &mut io::stdout());
+    exit(if tried.is_ok() { 0 } else { 1 });
 }
 
-fn attack(aim: &Aim) {
+fn attack(aim: &Aim, out: &mut impl Write) -> io::Result<()> {
+    let mut report = |attack: &str, reason: Option<io::Error>| match reason {
+        None => writeln!(out, "made {attack}"),
+        Some(reason) => writeln!(out, "stopped {attack} {reason}"),
+    };
     let Aim { process, outside, shown, .. } = aim;
+    // Before it may make a namespace of its own.
+    let users = fs::read_link("/proc/self/ns/user")?;
     let (outside, shown) = (Path::new(outside), Path::new(shown));
-    if let Ok(users) = fs::read_link("/proc/self/ns/user") {
-        println!("users {}", users.display());
-    }
     let of_daemon = |file: &str| format!("/proc/{process}/{file}");
-    report("see", fs::read_to_string(of_daemon("status")));
-    report("segment", sys::find_segment(aim.segment));
-    report("names", fs::symlink_metadata(outside.join("secret")));
-    report("read", fs::read(outside.join("secret")));
-    report("write", fs::write(outside.join("written"), "x"));
-    report("private", fs::read(shown.join("private")));
+    report("see", fs::read_to_string(of_daemon("status")).err())?;
+    report("segment", sys::find_segment(aim.segment).err())?;
+    report("names", fs::symlink_metadata(outside.join("secret")).err())?;
+    report("read", fs::read(outside.join("secret")).err())?;
+    report("write", fs::write(outside.join("written"), "x").err())?;
+    report("private", fs::read(shown.join("private")).err())?;
 
-    report("signal", sys::signal(*process));
-    report("prlimit", sys::set_limit_of(*process));
-    report("memory", OpenOptions::new().read(true).write(true).open(of_daemon("mem")));
-    report("environ", fs::read(of_daemon("environ")));
+    report("signal", sys::signal(*process).err())?;
+    report("prlimit", sys::set_limit_of(*process).err())?;
+    report("memory", OpenOptions::new().read(true).write(true).open(of_daemon("mem")).err())?;
+    report("environ", fs::read(of_daemon("environ")).err())?;
 
-    report("tcp", TcpStream::connect((Ipv4Addr::LOCALHOST, aim.tcp)));
-    report("udp", send(aim.udp));
-    report("unix", UnixStream::connect(shown.join("socket")));
+    report("tcp", TcpStream::connect((Ipv4Addr::LOCALHOST, aim.tcp)).err())?;
+    report("udp", send(aim.udp).err())?;
+    report("unix", UnixStream::connect(shown.join("socket")).err())?;
     let named = SocketAddr::from_abstract_name(&aim.abstract_name);
-    report("abstract", named.and_then(|address| UnixStream::connect_addr(&address)));
+    report("abstract", named.and_then(|address| UnixStream::connect_addr(&address)).err())?;
 
-    report("keyctl", sys::keyctl());
-    report("io_uring", sys::io_uring_setup());
-    report("unshare", sys::make_user_namespace());
-    report("ptrace", sys::be_traced());
-    println!("{LAST}");
+    report("keyctl", sys::keyctl().err())?;
+    report("io_uring", sys::io_uring_setup().err())?;
+    report("unshare", sys::make_user_namespace().err())?;
+    report("ptrace", sys::be_traced().err())?;
+    writeln!(out, "users {}\n{LAST}", users.display())
 }
 
 fn send(port: u16) -> io::Result<usize> {
     UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?.send_to(b"x", (Ipv4Addr::LOCALHOST, port))
-}
-
-fn report<T>(attack: &str, made: io::Result<T>) {
-    match made {
-        Ok(_) => println!("made {attack}"),
-        Err(reason) => println!("stopped {attack} {reason}"),
-    }
 }
 
 #[cfg(test)]

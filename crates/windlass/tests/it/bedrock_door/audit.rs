@@ -2,10 +2,11 @@
 //! answers as before.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Config, Daemon, Door, Link, until};
+use crate::harness::{Config, Daemon, Door, Link, StoreLock, until};
 
 /// Entries of the door, oldest first.
 fn entries(daemon: &Daemon) -> Vec<Value> {
@@ -99,6 +100,27 @@ fn a_command_without_a_waiting_client_has_an_entry_too() {
         |entries: &Vec<Value>| entries.first().is_some_and(|entry| !entry["status"].is_null());
     let entries = until("the entry is complete", || entries(&door.daemon), ended);
     assert_eq!((&entries[0]["action"], &entries[0]["status"]), (&json!("DeleteJob"), &json!(200)));
+}
+
+#[test]
+fn while_the_store_is_away_changes_are_refused_and_do_not_begin() {
+    let door = Door::start();
+    let id = door.named("t");
+    door.job(id);
+    let lock = StoreLock::take(&door.daemon.config);
+    let calls = [("DeleteJob", "jobID", id.to_string()), ("CrashBedrockJob", "names", "t".into())];
+    let asked = calls.map(|(verb, name, value)| {
+        let mut link = door.open();
+        thread::spawn(move || link.call(verb, &[(name, &value)]))
+    });
+    for asked in asked {
+        let reply = asked.join().unwrap();
+        assert!(reply.line.starts_with("503 "), "{reply:?}");
+    }
+    drop(lock);
+    assert_eq!(entries(&door.daemon), Vec::<Value>::new());
+    // The pattern would have failed it.
+    door.take(id, "t");
 }
 
 /// An address of this machine that is not a loopback address, if it has one.

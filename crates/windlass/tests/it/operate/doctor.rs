@@ -72,6 +72,7 @@ fn without_isolation_the_attacks_succeed() {
     assert_eq!(finished.code, Some(1), "{finished:?}");
     for (name, deeds) in [
         ("namespaces", &["the daemon's process", "shared memory", "not shown"][..]),
+        ("user", &["the daemon's"]),
         ("daemon's process", &["signals", "limits"]),
         ("network policy", &["TCP", "UDP", "UNIX socket in a directory", "abstract"]),
         ("system call filter", &["user namespace", "keyctl", "io_uring_setup", "ptrace"]),
