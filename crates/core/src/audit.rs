@@ -22,6 +22,8 @@ pub enum Actor {
     Nobody,
     /// Any request while keys are switched off.
     Insecure,
+    /// A client of the Bedrock door, which has no keys.
+    Bedrock,
     /// The daemon itself.
     Daemon,
 }
@@ -46,6 +48,7 @@ impl Actor {
             Actor::Key { .. } => "key",
             Actor::Nobody => "nobody",
             Actor::Insecure => "insecure",
+            Actor::Bedrock => "bedrock",
             Actor::Daemon => "daemon",
         }
     }
@@ -56,6 +59,7 @@ impl Actor {
             ("key", Some(id), Some(role)) => Some(Actor::Key { id, role }),
             ("nobody", None, None) => Some(Actor::Nobody),
             ("insecure", None, None) => Some(Actor::Insecure),
+            ("bedrock", None, None) => Some(Actor::Bedrock),
             ("daemon", None, None) => Some(Actor::Daemon),
             _ => None,
         }
@@ -80,10 +84,16 @@ pub enum Reason {
     Tenant,
     /// It came from a web page of another site, or for another host.
     Site,
+    /// It asks for more than one of the operator's maxima.
+    Maximum,
+    /// The client has no certificate that the server trusts.
+    Certificate,
+    /// The door is not open to its address.
+    Address,
 }
 
 impl Reason {
-    pub const ALL: [Reason; 9] = [
+    pub const ALL: [Reason; 12] = [
         Reason::NoKey,
         Reason::WrongKey,
         Reason::Limited,
@@ -93,6 +103,9 @@ impl Reason {
         Reason::Role,
         Reason::Tenant,
         Reason::Site,
+        Reason::Maximum,
+        Reason::Certificate,
+        Reason::Address,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -106,6 +119,9 @@ impl Reason {
             Reason::Role => "role",
             Reason::Tenant => "tenant",
             Reason::Site => "site",
+            Reason::Maximum => "maximum",
+            Reason::Certificate => "certificate",
+            Reason::Address => "address",
         }
     }
 
@@ -133,6 +149,10 @@ pub mod action {
     pub const INSECURE: &str = "start_insecure";
     /// A request of a foreign web page was refused before its route was looked for.
     pub const SITE: &str = "site";
+    /// A client was refused in the handshake of TLS.
+    pub const HANDSHAKE: &str = "tls_handshake";
+    /// A connection to the Bedrock door was closed.
+    pub const BEDROCK_CONNECT: &str = "bedrock_connect";
     /// Refusals that have no entries, because there were too many.
     pub const DROPPED: &str = "audit_dropped";
 }
@@ -238,6 +258,21 @@ impl AuditFilter {
     }
 }
 
+/// The leading bits of an IPv6 address: its owner has all of the rest.
+const V6_BITS: u32 = 64;
+
+/// The network of an address. What comes from one network is counted together.
+pub fn source(address: Option<IpAddr>) -> u128 {
+    match address {
+        None => 0,
+        Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
+        Some(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
+            Some(_) => address.to_bits(),
+            None => address.to_bits() >> (u128::BITS - V6_BITS) << (u128::BITS - V6_BITS),
+        },
+    }
+}
+
 /// Cuts a text that an entry is to have.
 pub fn cut(text: &str) -> String {
     let mut end = text.len().min(AUDIT_TEXT_BYTES_MAX);
@@ -267,7 +302,8 @@ mod tests {
         }
         let id = "0123456789abcdef".parse().unwrap();
         let key = Actor::Key { id, role: Role::Viewer };
-        for actor in [key, Actor::Nobody, Actor::Insecure, Actor::Daemon] {
+        let others = [Actor::Nobody, Actor::Insecure, Actor::Bedrock, Actor::Daemon];
+        for actor in others.into_iter().chain([key]) {
             let again = Actor::from_parts(actor.as_str(), actor.key(), actor.role());
             assert_eq!(again, Some(actor));
         }

@@ -10,6 +10,11 @@ use crate::range::Measure;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// A value above its maximum: valid, if the operator allowed it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Above(pub Invalid);
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Maxima {
     /// Time limit of one attempt.
@@ -49,7 +54,7 @@ impl Default for Maxima {
 }
 
 impl Maxima {
-    pub fn check_options(&self, options: &HandlerOptions) -> Result<(), Invalid> {
+    pub fn check_options(&self, options: &HandlerOptions) -> Result<(), Above> {
         let HandlerOptions { timeout, batch, contexts, idle, limits, .. } = options;
         check("options.timeout", *timeout, Some(self.timeout), "job.timeout_max")?;
         check("options.batch", *batch, Some(self.batch), "job.batch_max")?;
@@ -65,17 +70,17 @@ impl Maxima {
         check("options.scratch", limits.scratch, max.scratch, "isolation.scratch_max")
     }
 
-    pub fn check_settings(&self, settings: &TypeSettings) -> Result<(), Invalid> {
+    pub fn check_settings(&self, settings: &TypeSettings) -> Result<(), Above> {
         self.check_timeout(settings.timeout)?;
         check("retention", settings.retention, Some(self.retention), "job.retention_max")
     }
 
     /// Of a job or a type.
-    pub fn check_timeout(&self, timeout: Option<Duration>) -> Result<(), Invalid> {
+    pub fn check_timeout(&self, timeout: Option<Duration>) -> Result<(), Above> {
         check("timeout", timeout, Some(self.timeout), "job.timeout_max")
     }
 
-    pub fn check_lease(&self, lease: Duration) -> Result<(), Invalid> {
+    pub fn check_lease(&self, lease: Duration) -> Result<(), Above> {
         check("lease", Some(lease), Some(self.lease), "lease.worker_max")
     }
 
@@ -104,12 +109,12 @@ fn check<T: Measure>(
     asked: Option<T>,
     max: Option<T>,
     key: &str,
-) -> Result<(), Invalid> {
+) -> Result<(), Above> {
     match (asked, max) {
         (Some(asked), Some(max)) if asked > max => {
             let (asked, max) = (asked.text(), max.text());
             let reason = format!("'{field}' is at most {max} here ({key}), not {asked}");
-            Err(Invalid::new(field, reason))
+            Err(Above(Invalid::new(field, reason)))
         }
         _ => Ok(()),
     }
@@ -160,7 +165,7 @@ mod tests {
         let maxima = maxima();
         let mut options = greedy();
         let mut fields = Vec::new();
-        while let Err(invalid) = maxima.check_options(&options) {
+        while let Err(Above(invalid)) = maxima.check_options(&options) {
             match invalid.field.as_str() {
                 "options.timeout" => options.timeout = Some(maxima.timeout),
                 "options.batch" => options.batch = Some(maxima.batch),
@@ -181,7 +186,7 @@ mod tests {
         let refused =
             maxima.check_options(&HandlerOptions { limits: memory, ..Default::default() });
         let reason = "'options.memory' is at most 4GB here (isolation.memory_max), not 1TB";
-        assert_eq!(refused, Err(Invalid::new("options.memory", reason)));
+        assert_eq!(refused, Err(Above(Invalid::new("options.memory", reason))));
     }
 
     #[test]
@@ -213,7 +218,7 @@ mod tests {
     fn types_jobs_and_workers_have_maxima_too() {
         let maxima = maxima();
         let above = Some(maxima.timeout + HOUR);
-        let refused = |result: Result<(), Invalid>| result.unwrap_err().field;
+        let refused = |result: Result<(), Above>| result.unwrap_err().0.field;
         assert_eq!(refused(maxima.check_timeout(above)), "timeout");
         let settings = TypeSettings { timeout: above, ..TypeSettings::default() };
         assert_eq!(refused(maxima.check_settings(&settings)), "timeout");

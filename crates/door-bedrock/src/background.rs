@@ -63,7 +63,7 @@ pub(crate) fn queue<C: Commands>(
         let nobody = CancellationToken::new();
         nobody.cancel();
         let call = Call { peer, until: Instant::now(), gone: nobody };
-        let reply = run_safely(&*owned.commands, &request, call).await;
+        let reply = run_safely(&*owned.commands, &Arc::new(request), call).await;
         if !reply.handed_out.is_empty() {
             owned.commands.undelivered(reply.handed_out).await;
         }

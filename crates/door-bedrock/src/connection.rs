@@ -108,7 +108,7 @@ impl<C: Commands> Connection<C> {
         let written = if options.timeout.is_zero() {
             self.write(finish(timed_out(), &options)).await
         } else {
-            self.run(&request, &options).await
+            self.run(&Arc::new(request), &options).await
         };
         if !written {
             Flow::Break(End::Silence)
@@ -120,7 +120,7 @@ impl<C: Commands> Connection<C> {
     }
 
     /// Executes a command. False if its reply could not be written.
-    async fn run(&mut self, request: &Request, options: &RunOptions) -> bool {
+    async fn run(&mut self, request: &Arc<Request>, options: &RunOptions) -> bool {
         let until = Instant::now() + options.timeout;
         let gone = self.closing.child_token();
         let call = Call { peer: self.peer, until, gone: gone.clone() };

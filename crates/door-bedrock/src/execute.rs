@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -56,7 +57,10 @@ impl From<Response> for Reply {
 #[async_trait]
 pub(crate) trait Commands: Send + Sync + 'static {
     /// Never fails: an error is a reply, too.
-    async fn run(&self, request: &Request, call: Call) -> Reply;
+    async fn run(&self, request: Arc<Request>, call: Call) -> Reply;
+
+    /// A connection from this address was closed, because the door is not open to it.
+    fn refused(&self, peer: IpAddr);
 
     /// The reply with these jobs is still being written, also while this runs: holds them for its
     /// client for at least `HOLD_INTERVAL`. Never called without jobs.
@@ -76,8 +80,12 @@ pub(crate) fn waits(request: &Request) -> bool {
 }
 
 /// A panic in a command costs its client the reply, and affects no other client.
-pub(crate) async fn run_safely<C: Commands>(commands: &C, request: &Request, call: Call) -> Reply {
-    let ran = AssertUnwindSafe(commands.run(request, call)).catch_unwind().await;
+pub(crate) async fn run_safely<C: Commands>(
+    commands: &C,
+    request: &Arc<Request>,
+    call: Call,
+) -> Reply {
+    let ran = AssertUnwindSafe(commands.run(request.clone(), call)).catch_unwind().await;
     ran.unwrap_or_else(|_| {
         tracing::error!(verb = request.verb(), "a command made the daemon panic; this is a bug");
         Response::error(500, "Unhandled Exception").into()

@@ -68,6 +68,7 @@ async fn accept_all<C: Commands>(
         let peer = peer.ip().to_canonical();
         if !peer.is_loopback() && !options.allow.iter().any(|network| network.contains(peer)) {
             tracing::debug!(%peer, "closing a connection from an address that is not allowed");
+            door.commands.refused(peer);
             continue;
         }
         if let Ok(slot) = slots.clone().try_acquire_owned() {

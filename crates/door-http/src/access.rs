@@ -8,13 +8,13 @@
 //! | its role may not do this | `403` |
 //! | the path has another tenant | `404`, as if there were none |
 //!
-//! All of these are entered in the audit, and so is every change that needs an audited right
-//! (`record`).
+//! All of these are entered in the audit, and so are every change that needs an audited right, and
+//! what a handler refuses with a reason of the audit (`record`).
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
@@ -28,7 +28,7 @@ use crate::door::Door;
 use crate::error::Failure;
 use crate::path;
 use crate::presence::Presence;
-use crate::record::{self, Record};
+use crate::record::{self, Asked, Record};
 
 const SCHEME: &str = "bearer ";
 
@@ -75,9 +75,7 @@ pub(crate) fn guard(
     entrance: Entrance,
     door: &Door,
 ) -> MethodRouter<Door> {
-    let Entrance { needs, is_audited, .. } = entrance;
-    let is_open = needs == Right::Open || door.access == Access::Everybody;
-    if is_open && !is_audited {
+    if entrance.needs == Right::Open {
         return handler;
     }
     handler.route_layer(from_fn_with_state(Gate { door: door.clone(), entrance }, admit))
@@ -98,9 +96,10 @@ async fn admit(State(gate): State<Gate>, mut request: Request, next: Next) -> Re
                 }
                 Some(caller)
             }
-            Err(Refused { failure, reason, caller }) => {
-                record.refused(door, caller.as_ref(), &request, (reason, &failure));
-                return failure.into_response();
+            Err(Refused { failure, caller }) => {
+                let mut response = failure.into_response();
+                record.note_refusal(door, caller.as_ref(), &Asked::of(&request), &mut response);
+                return response;
             }
         },
     };
@@ -108,45 +107,34 @@ async fn admit(State(gate): State<Gate>, mut request: Request, next: Next) -> Re
     if let Some(caller) = caller.as_ref().filter(|_| is_scoped) {
         request.extensions_mut().insert(Scope(caller.tenant.clone()));
     }
-    let address = if *waits || is_scoped { record::address(&request) } else { None };
-    match caller {
-        caller if *is_audited => record.change(door, caller.as_ref(), request, next).await,
+    if *is_audited {
+        return record.change(door, caller.as_ref(), request, next).await;
+    }
+    let asked = Asked::of(&request);
+    let mut response = match &caller {
         Some(caller) if *waits => {
             // What was claimed for it meanwhile is given back, as for a client that disconnects.
             tokio::select! {
                 biased;
-                () = door.engine.key_ended(caller.id) => {
-                    let failure = ended();
-                    let why = (Reason::Ended, failure.status.as_u16());
-                    record.refused_later(door, &caller, address, why);
-                    failure.into_response()
-                }
+                () = door.engine.key_ended(caller.id) => ended().into_response(),
                 response = next.run(request) => response,
             }
         }
-        Some(caller) if is_scoped => {
-            let response = next.run(request).await;
-            // A list has nothing else that may be missing.
-            if response.status() == StatusCode::NOT_FOUND {
-                let why = (Reason::Tenant, response.status().as_u16());
-                record.refused_later(door, &caller, address, why);
-            }
-            response
-        }
         _ => next.run(request).await,
-    }
+    };
+    record.note_refusal(door, caller.as_ref(), &asked, &mut response);
+    response
 }
 
 /// A request that its key does not allow.
 struct Refused {
     failure: Failure,
-    reason: Reason,
     /// Whose key it has, if there is one.
     caller: Option<Caller>,
 }
 
 fn refused(reason: Reason, caller: Option<Caller>, failure: Failure) -> Refused {
-    Refused { failure, reason, caller }
+    Refused { failure: failure.because(reason), caller }
 }
 
 impl Gate {
@@ -178,7 +166,7 @@ impl Gate {
         if let (Some(own), Some(index)) = (&caller.tenant, record.tenant_at())
             && !path::tenant(request.uri().path(), index).is_ok_and(|tenant| tenant == *own)
         {
-            return Err(refused(Reason::Tenant, Some(caller), Failure::no_such_tenant()));
+            return Err(Refused { failure: Failure::no_such_tenant(), caller: Some(caller) });
         }
         match caller.role.may(needs) {
             true => Ok(caller),
@@ -213,6 +201,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
 
 fn ended() -> Failure {
     Failure::unauthorized("this key ended while the request was waiting; ask for a new one")
+        .because(Reason::Ended)
 }
 
 fn no_key() -> Failure {

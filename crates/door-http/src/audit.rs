@@ -50,7 +50,8 @@ struct WireEntry {
     last_at: WireTime,
     /// How many refusals this entry counts; 1 for a change.
     count: u64,
-    /// Who: key, insecure (keys are switched off), nobody (no valid key) or daemon.
+    /// Who: key, insecure (keys are switched off), nobody (no valid key), bedrock (a client of the
+    /// Bedrock door) or daemon.
     by: &'static str,
     /// The public id of the key.
     key: Option<String>,
@@ -58,8 +59,8 @@ struct WireEntry {
     role: Option<&'static str>,
     /// The client's address, or that of a proxy in front of the daemon.
     address: Option<String>,
-    /// The id of an operation in this document, or admin_key_create, start_insecure, site or
-    /// audit_dropped.
+    /// The id of an operation in this document, a command of the Bedrock door, or admin_key_create,
+    /// start_insecure, site, tls_handshake, bedrock_connect or audit_dropped.
     action: String,
     tenant: Option<String>,
     r#type: Option<String>,
@@ -68,8 +69,8 @@ struct WireEntry {
     detail: Option<String>,
     /// The status of the answer; null if there was none, or not yet.
     status: Option<u16>,
-    /// Why it was refused: no_key, wrong_key, limited, expired, revoked, ended, role, tenant or
-    /// site.
+    /// Why it was refused: no_key, wrong_key, limited, expired, revoked, ended, role, tenant,
+    /// site, maximum, certificate or address.
     reason: Option<&'static str>,
 }
 

@@ -6,9 +6,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use windlass_core::Invalid;
+use windlass_core::audit::Reason;
+use windlass_core::maxima::Above;
 use windlass_engine::Error;
 
 use crate::answer;
+use crate::record;
 use crate::tries::WINDOW;
 
 /// Seconds after which a client may retry an unavailable request.
@@ -24,6 +27,8 @@ pub(crate) struct Failure {
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) field: Option<String>,
+    /// Why, if the audit is to have it.
+    pub(crate) reason: Option<Reason>,
 }
 
 /// The body of every answer with a status of 4xx or 5xx.
@@ -45,6 +50,19 @@ struct ErrorDetail<'a> {
 }
 
 impl Failure {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Failure {
+        Failure { status, code, message: message.into(), field: None, reason: None }
+    }
+
+    fn at(self, field: impl Into<String>) -> Failure {
+        Failure { field: Some(field.into()), ..self }
+    }
+
+    /// The audit has this answer as a refusal.
+    pub(crate) fn because(self, reason: Reason) -> Failure {
+        Failure { reason: Some(reason), ..self }
+    }
+
     /// An invalid value. `field` is its name in the request.
     pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Failure {
         let field = field.into();
@@ -53,93 +71,72 @@ impl Failure {
             "type" => "invalid_type",
             _ => "invalid_value",
         };
-        Failure {
-            status: StatusCode::BAD_REQUEST,
-            code,
-            message: message.into(),
-            field: Some(field),
-        }
+        Failure::new(StatusCode::BAD_REQUEST, code, message).at(field)
     }
 
     pub(crate) fn unsupported_media(field: &str, message: String) -> Failure {
-        let field = Some(field.to_owned());
-        Failure {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            code: "invalid_value",
-            message,
-            field,
-        }
+        Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_value", message).at(field)
     }
 
     pub(crate) fn too_large(field: &str, message: String) -> Failure {
-        let field = Some(field.to_owned());
-        Failure { status: StatusCode::PAYLOAD_TOO_LARGE, code: "too_large", message, field }
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).at(field)
     }
 
     /// The body did not arrive in time.
     pub(crate) fn too_slow(message: String) -> Failure {
-        let field = Some("body".to_owned());
-        Failure { status: StatusCode::REQUEST_TIMEOUT, code: "unavailable", message, field }
+        Failure::new(StatusCode::REQUEST_TIMEOUT, "unavailable", message).at("body")
     }
 
     pub(crate) fn unavailable(message: String) -> Failure {
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        Failure { status, code: "unavailable", message, field: None }
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
     }
 
     pub(crate) fn forbidden(message: &str) -> Failure {
-        let (status, message) = (StatusCode::FORBIDDEN, message.to_owned());
-        Failure { status, code: "forbidden", message, field: None }
+        Failure::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
     /// There is no key, or none that is in force.
     pub(crate) fn unauthorized(message: &str) -> Failure {
-        let (status, message) = (StatusCode::UNAUTHORIZED, message.to_owned());
-        Failure { status, code: "unauthorized", message, field: Some("Authorization".to_owned()) }
+        Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", message).at("Authorization")
     }
 
     pub(crate) fn limited(message: &str) -> Failure {
-        let (status, message) = (StatusCode::TOO_MANY_REQUESTS, message.to_owned());
-        Failure { status, code: "limited", message, field: Some("Authorization".to_owned()) }
+        Failure::new(StatusCode::TOO_MANY_REQUESTS, "limited", message).at("Authorization")
     }
 
     /// The tenant belongs to others.
     pub(crate) fn no_such_tenant() -> Failure {
-        let message = "this key has no such tenant".to_owned();
-        Failure { status: StatusCode::NOT_FOUND, code: "not_found", message, field: None }
+        Failure::new(StatusCode::NOT_FOUND, "not_found", "this key has no such tenant")
+            .because(Reason::Tenant)
     }
 
     pub(crate) fn not_built(what: &str) -> Failure {
         let message = format!("{what} is not supported in this version yet");
-        let status = StatusCode::NOT_IMPLEMENTED;
-        Failure { status, code: "unavailable", message, field: None }
+        Failure::new(StatusCode::NOT_IMPLEMENTED, "unavailable", message)
     }
 
     pub(crate) fn no_such_route(path: &str) -> Failure {
         let message = format!("there is no route {path}; /openapi.json lists all routes");
-        Failure { status: StatusCode::NOT_FOUND, code: "not_found", message, field: None }
+        Failure::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
     pub(crate) fn wrong_method(method: &str, path: &str) -> Failure {
         let message = format!(
             "{path} does not support {method}; the Allow header lists the supported methods"
         );
-        let field = Some("method".to_owned());
-        Failure { status: StatusCode::METHOD_NOT_ALLOWED, code: "invalid_value", message, field }
+        Failure::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_value", message).at("method")
     }
 
     /// Plain HTTP where TLS is spoken.
     pub(crate) fn wants_tls() -> Failure {
-        let message = "this port speaks TLS; use a URL that begins with https://".to_owned();
-        let status = StatusCode::BAD_REQUEST;
-        Failure { status, code: "invalid_value", message, field: None }
+        let message = "this port speaks TLS; use a URL that begins with https://";
+        Failure::new(StatusCode::BAD_REQUEST, "invalid_value", message)
     }
 
     /// The details go to the daemon's log, not to the client.
     pub(crate) fn internal() -> Failure {
-        let message = "internal error; see the daemon's log".to_owned();
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Failure { status, code: "internal", message, field: None }
+        let message = "internal error; see the daemon's log";
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 
     /// The body of the answer.
@@ -165,9 +162,10 @@ impl From<Error> for Failure {
             Error::KeyReused => KEY_REUSED.to_owned(),
             error => error.to_string(),
         };
-        let without_field = |status, code| Failure { status, code, message, field: None };
+        let without_field = |status, code| Failure::new(status, code, message);
         match error {
             Error::Invalid(invalid) => invalid.into(),
+            Error::Above(Above(invalid)) => Failure::from(invalid).because(Reason::Maximum),
             Error::NotFound(_) => without_field(StatusCode::NOT_FOUND, "not_found"),
             Error::Conflict(_) | Error::KeyReused | Error::Refused(_) => {
                 without_field(StatusCode::CONFLICT, "conflict")
@@ -184,6 +182,9 @@ impl From<Error> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = answer::json_text(self.status, self.json());
+        if let Some(reason) = self.reason {
+            record::because(&mut response, reason);
+        }
         let headers = response.headers_mut();
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE => {
@@ -218,6 +219,7 @@ mod tests {
         check(invalid("tenant"), 400, "invalid_tenant", Some("tenant"));
         check(invalid("type"), 400, "invalid_type", Some("type"));
         check(invalid("options.env"), 400, "invalid_value", Some("options.env"));
+        check(Error::Above(Above(Invalid::new("lease", "r"))), 400, "invalid_value", Some("lease"));
         check(Error::NotFound("job"), 404, "not_found", None);
         check(Error::Conflict("c".into()), 409, "conflict", None);
         check(Error::KeyReused, 409, "conflict", None);

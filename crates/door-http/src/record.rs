@@ -4,22 +4,50 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
+use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use windlass_core::audit::{self, Act, Actor, Reason, Subject, action};
 use windlass_core::{JobId, KeyId, Tenant, TypeName};
+use windlass_engine::Engine;
 use windlass_engine::api::{Caller, Ended, Refusal};
 
+use crate::access::Access;
 use crate::door::Door;
 use crate::error::Failure;
 use crate::path;
 use crate::presence::Presence;
-use crate::tries;
 
 /// What a handler adds to the entry of its request, as an extension of its answer.
 #[derive(Clone)]
 struct About(Subject);
+
+/// Why a request was refused, as an extension of its answer.
+#[derive(Clone, Copy)]
+struct Why(Reason);
+
+/// The request that this answers is entered as refused.
+pub(crate) fn because(answer: &mut Response, reason: Reason) {
+    answer.extensions_mut().insert(Why(reason));
+}
+
+/// The reason that `because` gave.
+fn reason(answer: &mut Response) -> Option<Reason> {
+    answer.extensions_mut().remove::<Why>().map(|Why(reason)| reason)
+}
+
+/// What the audit needs of a request, which is gone when its answer is known.
+pub(crate) struct Asked {
+    uri: Uri,
+    address: Option<IpAddr>,
+}
+
+impl Asked {
+    pub(crate) fn of(request: &Request) -> Asked {
+        Asked { uri: request.uri().clone(), address: address(request) }
+    }
+}
 
 /// Adds to the entry of the request that this answers.
 pub(crate) fn about(mut answer: Response, subject: Subject) -> Response {
@@ -75,56 +103,51 @@ impl Record {
         request: Request,
         next: Next,
     ) -> Response {
-        // With keys, every request that gets here has one.
-        let act = self.act(caller, caller.map_or(Actor::Insecure, key), &request);
+        let act = self.act(door, caller, &Asked::of(&request));
         let change = async move {
             let mut response = next.run(request).await;
             let about = response.extensions_mut().remove::<About>();
             let about = about.map(|About(subject)| subject).unwrap_or_default();
-            let status = response.status().as_u16();
-            (response, Ended { status, about })
+            let (status, reason) = (response.status().as_u16(), reason(&mut response));
+            (response, Ended { status, reason, about })
         };
         let answered = door.engine.audited(act, change).await;
         answered.unwrap_or_else(|error| Failure::from(error).into_response())
     }
 
-    /// A request was refused before its handler ran.
-    pub(crate) fn refused(
+    /// Enters a request that was refused for a reason of the audit.
+    pub(crate) fn note_refusal(
         &self,
         door: &Door,
         caller: Option<&Caller>,
-        request: &Request,
-        why: (Reason, &Failure),
+        asked: &Asked,
+        response: &mut Response,
     ) {
-        let (reason, failure) = why;
-        let mut act = self.act(caller, caller.map_or(Actor::Nobody, key), request);
+        let Some(reason) = reason(response) else { return };
+        let mut act = self.act(door, caller, asked);
         if reason == Reason::Tenant {
-            let wanted = self.tenant_at.and_then(|at| path::text(request.uri().path(), at));
+            let wanted = self.tenant_at.and_then(|at| path::text(asked.uri.path(), at));
             let wanted = wanted.filter(|name| Tenant::new(name).is_ok());
             act.subject.detail = wanted.map(|name| format!("tenant {name}"));
         }
-        note(door, act, failure.status.as_u16(), reason);
+        door.engine.audit_refused(Refusal {
+            act,
+            status: Some(response.status().as_u16()),
+            reason,
+        });
     }
 
-    /// A request with a valid key was refused later.
-    pub(crate) fn refused_later(
-        &self,
-        door: &Door,
-        caller: &Caller,
-        address: Option<IpAddr>,
-        why: (Reason, u16),
-    ) {
-        let subject = Subject { tenant: caller.tenant.clone(), ..Subject::default() };
-        let act = Act { by: key(caller), address, action: self.action.to_owned(), subject };
-        note(door, act, why.1, why.0);
-    }
-
-    fn act(&self, caller: Option<&Caller>, by: Actor, request: &Request) -> Act {
-        let mut subject = self.subject(request.uri().path());
+    fn act(&self, door: &Door, caller: Option<&Caller>, asked: &Asked) -> Act {
+        let mut subject = self.subject(asked.uri.path());
         if let Some(own) = caller.and_then(|caller| caller.tenant.clone()) {
             subject.tenant = Some(own);
         }
-        Act { by, address: address(request), action: self.action.to_owned(), subject }
+        let by = match (caller, door.access) {
+            (Some(caller), _) => Actor::Key { id: caller.id, role: caller.role },
+            (None, Access::Keys) => Actor::Nobody,
+            (None, Access::Everybody) => Actor::Insecure,
+        };
+        Act { by, address: asked.address, action: self.action.to_owned(), subject }
     }
 
     /// Only names and ids that are valid.
@@ -149,16 +172,15 @@ impl Record {
 pub(crate) fn refused_by_site(door: &Door, request: &Request, failure: &Failure) {
     let (action, subject) = (action::SITE.to_owned(), Subject::default());
     let act = Act { by: Actor::Nobody, address: address(request), action, subject };
-    note(door, act, failure.status.as_u16(), Reason::Site);
+    let status = Some(failure.status.as_u16());
+    door.engine.audit_refused(Refusal { act, status, reason: Reason::Site });
 }
 
-fn note(door: &Door, act: Act, status: u16, reason: Reason) {
-    let source = tries::group(act.address);
-    door.engine.audit_refused(Refusal { source, act, status, reason });
-}
-
-fn key(caller: &Caller) -> Actor {
-    Actor::Key { id: caller.id, role: caller.role }
+/// A client was refused in its handshake.
+pub(crate) fn refused_in_handshake(engine: &Engine, address: Option<IpAddr>) {
+    let (action, subject) = (action::HANDSHAKE.to_owned(), Subject::default());
+    let act = Act { by: Actor::Nobody, address, action, subject };
+    engine.audit_refused(Refusal { act, status: None, reason: Reason::Certificate });
 }
 
 pub(crate) fn address(request: &Request) -> Option<IpAddr> {

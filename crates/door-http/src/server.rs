@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use windlass_net::{Guest, Stream, http, http2};
 
 use crate::error::Failure;
 use crate::presence::Presence;
+use crate::record;
 use crate::{Access, Options};
 
 /// Serves until `shutdown` is cancelled, then answers the requests in progress. Returns when all
@@ -30,8 +32,9 @@ pub async fn serve(
     options: Options,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let router = crate::router_until(engine, &options, shutdown.clone());
-    serve_router(listener, router, &options, shutdown).await;
+    let router = crate::router_until(engine.clone(), &options, shutdown.clone());
+    let on_untrusted = move |address| record::refused_in_handshake(&engine, address);
+    serve_router(listener, router, &options, Box::new(on_untrusted), shutdown).await;
     Ok(())
 }
 
@@ -39,14 +42,18 @@ async fn serve_router(
     listener: TcpListener,
     router: Router,
     options: &Options,
+    on_untrusted: OnUntrusted,
     shutdown: CancellationToken,
 ) {
-    let server = Arc::new(Server::new(router, options));
+    let server = Arc::new(Server::new(router, options, on_untrusted));
     windlass_net::serve(listener, options.connections_max, shutdown, |stream, guest, closing| {
         server.clone().talk(stream, guest, closing)
     })
     .await;
 }
+
+/// Called with the address of a client that has no certificate which the server trusts.
+type OnUntrusted = Box<dyn Fn(Option<IpAddr>) + Send + Sync>;
 
 /// What all connections share.
 struct Server {
@@ -54,6 +61,7 @@ struct Server {
     http1: http1::Builder,
     http2: http2::Protocol,
     tls: Option<Arc<Tls>>,
+    on_untrusted: OnUntrusted,
     /// How long a handshake may take.
     shake_time_max: Duration,
     access: Access,
@@ -64,7 +72,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(router: Router, options: &Options) -> Server {
+    fn new(router: Router, options: &Options, on_untrusted: OnUntrusted) -> Server {
         let (head_time_max, read_wait_max) = (options.header_timeout, options.body_timeout);
         let requests_max = options.connections_max;
         let limits = http2::Limits { idle_time_max: head_time_max, read_wait_max, requests_max };
@@ -73,6 +81,7 @@ impl Server {
             http1: http::protocol(head_time_max),
             http2: http2::Protocol::new(limits),
             tls: options.tls.clone(),
+            on_untrusted,
             shake_time_max: head_time_max,
             access: options.access,
             read_wait_max,
@@ -103,6 +112,7 @@ impl Server {
         let stream = match tls.accept(stream, self.shake_time_max, &closing).await {
             Accepted::Tls(stream) => stream,
             Accepted::Plain(stream) => return tls::refuse_plain(stream, &self.wants_tls).await,
+            Accepted::Untrusted => return (self.on_untrusted)(address),
             Accepted::Ended => return,
         };
         admit();
@@ -149,7 +159,7 @@ pub(crate) mod tests {
 
     pub(crate) async fn serve_plain(listener: TcpListener, router: Router) {
         let never = CancellationToken::new();
-        serve_router(listener, router, &Options::default(), never).await;
+        serve_router(listener, router, &Options::default(), Box::new(|_| ()), never).await;
     }
 
     /// Sends, closes the connection's other half by asking for it, and reads to the end.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use windlass_core::audit::source;
 use windlass_core::sync::lock;
 
 /// Addresses that are counted at the same time. A new one takes the place of an older one.
@@ -13,8 +14,6 @@ const ADDRESSES_MAX: usize = 4096;
 /// Wrong keys that an address may send in one window; the others are answered with `429`.
 const WRONG_MAX: u32 = 30;
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
-/// The leading bits of an IPv6 address: its owner has all of the rest.
-const V6_BITS: u32 = 64;
 
 pub(crate) struct Tries(Mutex<Vec<Slot>>);
 
@@ -34,7 +33,7 @@ impl Default for Tries {
 impl Tries {
     /// Counts a wrong key; false if there were too many. `now` is a steady time.
     pub(crate) fn wrong(&self, address: Option<IpAddr>, now: Duration) -> bool {
-        let group = group(address);
+        let group = source(address);
         let window = now.as_secs() / WINDOW.as_secs();
         let mut slots = lock(&self.0);
         let slot = &mut slots[place(group)];
@@ -47,18 +46,6 @@ impl Tries {
             tracing::warn!(address, "many wrong keys; further ones are answered with 429");
         }
         slot.wrong <= WRONG_MAX
-    }
-}
-
-/// The network that an address belongs to.
-pub(crate) fn group(address: Option<IpAddr>) -> u128 {
-    match address {
-        None => 0,
-        Some(IpAddr::V4(address)) => address.to_ipv6_mapped().to_bits(),
-        Some(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
-            Some(_) => address.to_bits(),
-            None => address.to_bits() >> (u128::BITS - V6_BITS) << (u128::BITS - V6_BITS),
-        },
     }
 }
 

@@ -44,6 +44,8 @@ pub enum KeyRefusal {
 #[derive(Debug, Clone)]
 pub struct Ended {
     pub status: u16,
+    /// Why it was refused, where that is one of the reasons of the audit.
+    pub reason: Option<Reason>,
     /// What was not known when it began.
     pub about: Subject,
 }
@@ -51,10 +53,9 @@ pub struct Ended {
 /// A request that was refused.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// Of which address or network it came: refusals of one source are counted together.
-    pub source: u128,
     pub act: Act,
-    pub status: u16,
+    /// How it was answered, if it was.
+    pub status: Option<u16>,
     pub reason: Reason,
 }
 

@@ -1,6 +1,7 @@
 //! The engine's errors, and how errors of its parts become them.
 
 use windlass_core::edit::Refusal;
+use windlass_core::maxima::Above;
 use windlass_core::runner::NotCompiled;
 use windlass_core::{Invalid, store};
 
@@ -9,6 +10,9 @@ use windlass_core::{Invalid, store};
 pub enum Error {
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// More than the operator allows.
+    #[error(transparent)]
+    Above(#[from] Above),
     /// What does not exist: `job`, `handler`, `key` or `secret`.
     #[error("there is no such {0}")]
     NotFound(&'static str),

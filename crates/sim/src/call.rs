@@ -81,7 +81,7 @@ impl Caller {
         let refused = |status| (Answer::Refused { status }, Vec::new());
         match done {
             Ok((outcome, plans)) => (Answer::Done(outcome), plans),
-            Err(Error::Invalid(_)) => refused(400),
+            Err(Error::Invalid(_) | Error::Above(_)) => refused(400),
             Err(Error::NotFound(_)) => refused(404),
             Err(Error::Conflict(_) | Error::KeyReused | Error::Refused(_)) => refused(409),
             Err(Error::Unavailable(why)) => unknown(&why),

@@ -61,6 +61,7 @@ const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
     windlass_runner::cell::enter_if_told();
+    windlass_runner::doctor::attack_if_told();
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = words.collect();
     if let Some((program, words)) = jobd::program_of(&words) {

@@ -33,7 +33,7 @@ const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 /// How long a failed daemon may take to end its running jobs.
 const FAILED_STOP_MAX: Duration = Duration::from_secs(10);
 const WORKER_THREADS_MIN: usize = 2;
-const INSECURE_WARNING_INTERVAL: Duration = Duration::from_secs(3600);
+const WARNING_INTERVAL: Duration = Duration::from_secs(3600);
 /// How often an address in use is tried again, for two seconds in all.
 const BIND_TRIES: u32 = 40;
 const BIND_PAUSE: Duration = Duration::from_millis(50);
@@ -113,7 +113,7 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
     warn_of_misspelt_variables();
     tokio::select! {
         ended = work(running, (for_user, &published), &mut signals) => ended,
-        never = warn_of_open_doors(config.insecure) => match never {},
+        never = every_hour_if(config.insecure, warn_of_open_doors) => match never {},
         never = reload::follow(tls, hangups, &published) => match never {},
     }
 }
@@ -164,17 +164,21 @@ async fn give_up(running: Running, reason: String) -> anyhow::Error {
     anyhow!(reason)
 }
 
-/// Says at once and then every hour that requests need no keys, if that is so.
-async fn warn_of_open_doors(insecure: bool) -> Infallible {
-    if !insecure {
+/// Warns at once and then every hour, if there is a reason to.
+async fn every_hour_if(reason: bool, warn: impl Fn()) -> Infallible {
+    if !reason {
         return std::future::pending().await;
     }
     loop {
-        tracing::warn!(
-            "API keys are switched off (insecure): everybody who reaches this daemon may use it"
-        );
-        tokio::time::sleep(INSECURE_WARNING_INTERVAL).await;
+        warn();
+        tokio::time::sleep(WARNING_INTERVAL).await;
     }
+}
+
+fn warn_of_open_doors() {
+    tracing::warn!(
+        "API keys are switched off (insecure): everybody who reaches this daemon may use it"
+    );
 }
 
 fn warn_of_misspelt_variables() {
@@ -275,5 +279,25 @@ mod tests {
         let address = taken.local_addr().unwrap();
         let error = bind(address, "--bedrock").await.unwrap_err().to_string();
         assert!(error.contains(&address.to_string()) && error.contains("--bedrock"), "{error}");
+    }
+
+    /// How many warnings there are in so much time.
+    async fn warnings(reason: bool, time: Duration) -> u32 {
+        let count = std::cell::Cell::new(0);
+        let warn = || count.set(count.get() + 1);
+        let ended = tokio::time::timeout(time, every_hour_if(reason, warn)).await;
+        assert!(ended.is_err(), "it does not end");
+        count.get()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn open_doors_are_warned_of_at_once_and_every_hour() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let second = Duration::from_secs(1);
+        assert_eq!(warnings(true, second).await, 1);
+        assert_eq!(warnings(true, HOUR - second).await, 1);
+        assert_eq!(warnings(true, HOUR + second).await, 2);
+        assert_eq!(warnings(true, HOUR * 24 + second).await, 25);
+        assert_eq!(warnings(false, HOUR * 24).await, 0);
     }
 }

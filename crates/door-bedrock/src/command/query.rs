@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use windlass_core::key::Right;
 use windlass_core::store::sql::{SqlAnswer, SqlValue};
 
 use crate::execute::Reply;
@@ -16,6 +17,19 @@ const SQL_BYTES_MAX: usize = 1024 * 1024;
 /// Default time limit of a statement, unless `processTimeout` is given.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Words of SQL without which a statement changes nothing.
+const WRITES: [&[u8]; 4] = [b"insert", b"update", b"delete", b"replace"];
+
+/// One of these words in a text or a name counts, too: an entry too many does no harm.
+pub(super) fn needs(request: &Request) -> Right {
+    let text = statement(request).as_bytes();
+    if text.len() > SQL_BYTES_MAX {
+        return Right::Read;
+    }
+    let has = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    if WRITES.iter().any(|word| has(word)) { Right::Manage } else { Right::Read }
+}
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let text = statement(request);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::edit::{Decision, Edit, FamilyView, Put, Target};
+use windlass_core::key::Right;
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::{Job, Priority, Timestamp};
 
@@ -22,12 +23,23 @@ struct Update {
     next_run: Option<String>,
 }
 
+/// A worker keeps the data of its job up to date; the rest is administration.
+pub(super) fn needs(request: &Request) -> Right {
+    let headers = ["repeat", "jobPriority", "nextRun"];
+    let more = headers.iter().any(|header| filled(request, header).is_some());
+    if more || clears_repeat(request) { Right::Manage } else { Right::Work }
+}
+
+fn clears_repeat(request: &Request) -> bool {
+    leading_integer(request.header("shouldClearRepeat").unwrap_or_default()) != 0
+}
+
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let id = value::job_id(request)?;
     let update = Update {
         data: value::update_data(request)?.to_owned(),
         repeat: value::repeat(request.header("repeat").unwrap_or_default())?,
-        clear_repeat: leading_integer(request.header("shouldClearRepeat").unwrap_or_default()) != 0,
+        clear_repeat: clears_repeat(request),
         priority: value::job_priority(request)?,
         next_run: filled(request, "nextRun").map(str::to_owned),
     };

@@ -1,6 +1,6 @@
 //! Fake commands, and a door that uses them.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -35,6 +35,8 @@ pub(super) enum Event {
     Began(String),
     /// A command has noticed that its client is gone.
     Gone,
+    /// A connection was closed because of its address.
+    Refused,
     Held,
     Delivered,
     Undelivered,
@@ -55,10 +57,10 @@ impl Fake {
 
 #[async_trait]
 impl Commands for Fake {
-    async fn run(&self, request: &Request, call: Call) -> Reply {
+    async fn run(&self, request: Arc<Request>, call: Call) -> Reply {
         let text = request.header("text").unwrap_or_default().to_owned();
         self.tell(Event::Began(format!("{} {text}", request.verb()).trim_end().to_owned()));
-        if waits(request) {
+        if waits(&request) {
             tokio::select! {
                 () = tokio::time::sleep_until(call.until) => {}
                 () = call.gone.cancelled() => self.tell(Event::Gone),
@@ -84,6 +86,10 @@ impl Commands for Fake {
             "Panic" => panic!("on purpose"),
             _ => Response::error(430, "Unrecognized command").into(),
         }
+    }
+
+    fn refused(&self, _peer: IpAddr) {
+        self.tell(Event::Refused);
     }
 
     async fn hold(&self, _handed_out: &[HandedOut]) {

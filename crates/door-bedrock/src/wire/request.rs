@@ -10,7 +10,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// `headers` have distinct names, ignoring case.
-    pub(super) fn new(method_line: String, headers: Vec<(String, String)>) -> Request {
+    pub(crate) fn new(method_line: String, headers: Vec<(String, String)>) -> Request {
         let verb = method_line.split(' ').next().unwrap_or_default().to_owned();
         Request { verb, method_line, headers }
     }

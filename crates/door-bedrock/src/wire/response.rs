@@ -35,6 +35,10 @@ impl Response {
         Response { code, text: text.into(), headers: Vec::new(), body: String::new() }
     }
 
+    pub(crate) fn code(&self) -> u16 {
+        self.code
+    }
+
     pub(crate) fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Response {
         self.headers.push((name, value.into()));
         self

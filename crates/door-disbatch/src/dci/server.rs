@@ -64,7 +64,7 @@ async fn talk(
             http::converse(protocol, stream, service, closing).await;
         }
         Accepted::Plain(stream) => tls::refuse_plain(stream, WANTS_TLS).await,
-        Accepted::Ended => {}
+        Accepted::Untrusted | Accepted::Ended => {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use windlass_core::audit::{Act, Actor, AuditEntry, AuditFilter, Subject};
+use windlass_core::audit::{Act, Actor, AuditEntry, AuditFilter, Reason, Subject};
 use windlass_core::key::{KeyText, Role};
 use windlass_core::store::AuditList;
 use windlass_core::store::prelude::*;
@@ -203,6 +203,58 @@ async fn every_kind_of_refusal_has_an_entry() {
     assert_eq!(find("site", None), ("site", 403, String::new(), String::new()));
 }
 
+/// Of a request that asks for more than a maximum: its operation, and the type and the job of its
+/// entry.
+type Greedy = (&'static str, &'static str, Option<&'static str>, Option<&'static str>);
+
+#[tokio::test]
+async fn every_use_of_more_than_a_maximum_has_an_entry() {
+    const GREEDY: [(Greedy, &str); 6] = [
+        (("job_add", "POST /v1/acme/jobs/t?timeout=365d", Some("t"), None), "x"),
+        (("seed_job_add", "POST /acme/job/t/add?timeout=365d", Some("t"), None), "x"),
+        (("claim", "POST /v1/acme/claim", None, None), r#"{"lease": "365d"}"#),
+        (
+            ("job_renew", "POST /v1/acme/jobs/7/renew", None, Some("7")),
+            r#"{"token": 1, "lease": "365d"}"#,
+        ),
+        (
+            ("type_settings_put", "PUT /v1/acme/types/t/settings", Some("t"), None),
+            r#"{"retention": "366d"}"#,
+        ),
+        (
+            ("handler_set", "PUT /v1/acme/handlers/t", Some("t"), None),
+            r#"{"lang": "sh", "body": "true", "options": {"memory": "1TB"}}"#,
+        ),
+    ];
+    for has_keys in [true, false] {
+        for ((action, line, name, id), body) in GREEDY {
+            // Refusals of one key and address share an entry, so each has a daemon of its own.
+            let daemon = if has_keys { start().await } else { Daemon::start().await };
+            let manager = key_of(&daemon, Role::Manager, None).await;
+            let answer = match body {
+                "x" => call(&daemon, line, &manager, body).await,
+                body => {
+                    let body = serde_json::from_str(body).unwrap();
+                    call_json(&daemon, line, &manager, body).await
+                }
+            };
+            assert_eq!(answer.status, 400, "{action}: {answer:?}");
+            let entries = until_stored(&daemon, 1).await;
+            let AuditEntry { act, status, reason, .. } = &entries[0];
+            assert_eq!((act.action.as_str(), *status), (action, Some(400)));
+            assert_eq!(*reason, Some(Reason::Maximum), "{action}");
+            let by = if has_keys { Some(id_of(&manager).parse().unwrap()) } else { None };
+            let actor = if has_keys { "key" } else { "insecure" };
+            assert_eq!((act.by.key(), act.by.as_str()), (by, actor), "{action}");
+            assert_eq!(act.address.unwrap().to_string(), "127.0.0.1");
+            let Subject { tenant, name: about, id: job, .. } = &act.subject;
+            assert_eq!(tenant.as_ref().unwrap().as_str(), "acme");
+            assert_eq!(about.as_ref().map(|name| name.as_str()), name, "{action}");
+            assert_eq!(job.as_deref(), id, "{action}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_audit_is_for_admins_and_for_managers_within_their_tenant() {
     let daemon = start().await;
@@ -364,7 +416,7 @@ async fn an_entry_is_there_before_its_change_and_complete_before_the_answer() {
         let filter = AuditFilter::default();
         let list = AuditList { filter, before: None, limit: 10 };
         let begun = store.audit_list(list).await.unwrap().entries;
-        (begun, Ended { status: 200, about: Subject::default() })
+        (begun, Ended { status: 200, reason: None, about: Subject::default() })
     };
     let begun = daemon.engine.audited(act(), change).await.unwrap();
     assert_eq!((begun.len(), begun[0].status), (1, None));
@@ -377,7 +429,7 @@ async fn an_outcome_that_the_store_does_not_take_is_stored_later() {
     let store = daemon.store.clone();
     let change = async move {
         store.set_available(false);
-        ((), Ended { status: 200, about: Subject::default() })
+        ((), Ended { status: 200, reason: None, about: Subject::default() })
     };
     daemon.engine.audited(act(), change).await.unwrap();
     daemon.store.set_available(true);
@@ -395,7 +447,7 @@ async fn a_change_whose_caller_disconnects_has_its_outcome_too() {
     let (go, gone) = tokio::sync::oneshot::channel::<()>();
     let change = async move {
         gone.await.unwrap();
-        ((), Ended { status: 200, about: Subject::default() })
+        ((), Ended { status: 200, reason: None, about: Subject::default() })
     };
     let mut audited = Box::pin(daemon.engine.audited(act(), change));
     assert!(futures_util::poll!(&mut audited).is_pending());

@@ -79,15 +79,18 @@ pub(crate) async fn audited<T>(
     let mut entry = begin(&shared, act);
     let begun = shared.store.audit_put(vec![entry.clone()], Durability::Relaxed).await;
     begun.map_err(store_error)?;
-    let (answer, Ended { status, about }) = match AssertUnwindSafe(change).catch_unwind().await {
+    let (answer, Ended { status, reason, about }) = match AssertUnwindSafe(change)
+        .catch_unwind()
+        .await
+    {
         Ok((answer, ended)) => (Ok(answer), ended),
         Err(panic) => {
             let why = Error::Internal(format!("panicked: {}", panic_text(&*panic)));
-            (Err(why), Ended { status: STATUS_OF_PANIC, about: Subject::default() })
+            (Err(why), Ended { status: STATUS_OF_PANIC, reason: None, about: Subject::default() })
         }
     };
     entry.act.subject.complete(about);
-    (entry.status, entry.last_at) = (Some(status), shared.now());
+    (entry.status, entry.reason, entry.last_at) = (Some(status), reason, shared.now());
     if let Err(error) = shared.store.audit_put(vec![entry.clone()], Durability::Synced).await {
         tracing::warn!(%error, "the outcome of an audited change is stored later");
         let mut waiting = lock(&shared.audit.waiting);

@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use windlass_core::Timestamp;
 use windlass_core::audit::{Act, Actor, AuditCursor, AuditEntry, AuditId, Reason, Subject, action};
 use windlass_core::key::KeyId;
+use windlass_core::{Timestamp, audit};
 
 use crate::api::Refusal;
 
@@ -88,8 +88,9 @@ impl Waiting {
         at: Timestamp,
         make_id: impl FnOnce() -> AuditId,
     ) -> Noted {
-        let Refusal { source, act, status, reason } = refusal;
-        let kind = Kind { source, key: act.by.key(), reason: Some(reason) };
+        let Refusal { act, status, reason } = refusal;
+        let kind =
+            Kind { source: audit::source(act.address), key: act.by.key(), reason: Some(reason) };
         if self.count(kind, at) {
             return Noted::Entered;
         }
@@ -98,7 +99,7 @@ impl Waiting {
             return Noted::Dropped { first: false };
         }
         let (kind, act) = if begins { (kind, act) } else { (DROPPED, dropped()) };
-        let (status, reason) = (begins.then_some(status), kind.reason);
+        let (status, reason) = (status.filter(|_| begins), kind.reason);
         let entry = AuditEntry { at, id: make_id(), act, status, reason, count: 1, last_at: at };
         self.refusals.insert(kind, Counted { entry, began: now, stored: 0 });
         if begins { Noted::Entered } else { Noted::Dropped { first: true } }
@@ -197,14 +198,20 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     const NOW: Duration = Duration::from_secs(1_000_000);
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn refusal(source: u128, reason: Reason) -> Refusal {
+    fn refusal(source: u32, reason: Reason) -> Refusal {
         let subject = Subject::default();
-        let act = Act { by: Actor::Nobody, address: None, action: format!("{source}"), subject };
-        Refusal { source, act, status: 401, reason }
+        let act = Act {
+            by: Actor::Nobody,
+            address: Some(IpAddr::V4(source.into())),
+            action: format!("{source}"),
+            subject,
+        };
+        Refusal { act, status: Some(401), reason }
     }
 
     struct Stage {
@@ -218,7 +225,7 @@ mod tests {
             Stage { waiting: Waiting::default(), now: NOW, ids: 0 }
         }
 
-        fn note(&mut self, source: u128, reason: Reason) -> Noted {
+        fn note(&mut self, source: u32, reason: Reason) -> Noted {
             self.ids += 1;
             let (at, id) = (Timestamp(self.now.as_millis() as i64), AuditId(self.ids));
             self.waiting.note(refusal(source, reason), self.now, at, || id)
@@ -309,7 +316,7 @@ mod tests {
         for hour in 0..48 {
             stage.now = NOW + 3600 * hour * SECOND;
             for source in 0..1000 {
-                stage.note(source + 1000 * u128::from(hour), Reason::NoKey);
+                stage.note(source + 1000 * hour, Reason::NoKey);
             }
             stage.waiting.end_windows(stage.now, false);
         }

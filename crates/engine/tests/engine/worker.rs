@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use windlass_core::job::Token;
 use windlass_core::limit::PROGRESS_BYTES_MAX;
+use windlass_core::maxima::Above;
 use windlass_core::store::LeaseRef;
 use windlass_core::{Job, Json, State, Status};
 use windlass_engine::Error;
@@ -36,7 +37,7 @@ fn others(lease: &LeaseRef) -> [LeaseRef; 2] {
 
 fn field(refused: Result<(), Error>) -> String {
     match refused {
-        Err(Error::Invalid(invalid)) => invalid.field.to_string(),
+        Err(Error::Invalid(invalid) | Error::Above(Above(invalid))) => invalid.field,
         other => panic!("{other:?}"),
     }
 }

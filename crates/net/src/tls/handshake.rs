@@ -1,7 +1,9 @@
 //! A handshake within its time.
 
+use std::io;
 use std::time::Duration;
 
+use rustls::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +18,9 @@ pub enum Accepted {
     Tls(Box<TlsStream>),
     /// The client speaks something else, most likely plain HTTP.
     Plain(TcpStream),
-    /// It has ended, was too slow, or has no valid certificate.
+    /// The client has no certificate that the server trusts.
+    Untrusted,
+    /// It has ended, was too slow, or does not speak a version of TLS that the server does.
     Ended,
 }
 
@@ -50,7 +54,13 @@ async fn shake(tls: &Tls, stream: TcpStream) -> Accepted {
         Ok(stream) => Accepted::Tls(Box::new(stream)),
         Err(error) => {
             tracing::debug!(%error, "a TLS handshake failed");
-            Accepted::Ended
+            if is_about_certificate(&error) { Accepted::Untrusted } else { Accepted::Ended }
         }
     }
+}
+
+/// Whether the client's certificate is why the server has refused it.
+fn is_about_certificate(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(Error::NoCertificatesPresented | Error::InvalidCertificate(_)))
 }

@@ -26,6 +26,7 @@ fn every_layer_is_tried_and_in_force() {
     for name in [
         "namespaces",
         "user",
+        "daemon's process",
         "network policy",
         "system call filter",
         "end of all processes",
@@ -56,7 +57,34 @@ fn every_layer_is_tried_and_in_force() {
 fn what_is_not_wanted_is_no_failure() {
     let finished = doctor(&Home::new(), &[("WINDLASS_ISOLATION_LANDLOCK", "off")]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
-    assert_eq!(layer(&finished, "files (Landlock)")["standing"], "absent");
+    let landlock = layer(&finished, "files (Landlock)");
+    assert_eq!(landlock["standing"], "absent");
+    // The attack that Landlock stops succeeds without it, though the private root is in force.
+    let detail = landlock["detail"].as_str().unwrap();
+    assert!(detail.contains("wrote a file") && detail.contains("read a file"), "{detail}");
+}
+
+/// The control: without a cell, the same attacks succeed.
+#[test]
+fn without_isolation_the_attacks_succeed() {
+    let off = [("WINDLASS_ISOLATION_LEVEL", "off"), ("WINDLASS_ISOLATION_LANDLOCK", "off")];
+    let finished = doctor(&Home::new(), &off);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    for (name, deeds) in [
+        ("namespaces", &["the daemon's process", "shared memory", "not shown"][..]),
+        ("user", &["the daemon's"]),
+        ("daemon's process", &["signals", "limits"]),
+        ("network policy", &["TCP", "UDP", "UNIX socket in a directory", "abstract"]),
+        ("system call filter", &["user namespace", "keyctl", "io_uring_setup", "ptrace"]),
+        ("end of all processes", &["outlived its job"]),
+        ("memory of all processes", &["was not stopped"]),
+    ] {
+        let layer = layer(&finished, name);
+        assert_eq!(layer["standing"], "not in force", "{name}: {finished:?}");
+        for deed in deeds {
+            assert!(layer["detail"].as_str().unwrap().contains(deed), "{deed}: {layer}");
+        }
+    }
 }
 
 #[test]

@@ -9,3 +9,4 @@ mod observe;
 mod packaging;
 mod run;
 mod start_stop;
+mod unit;
