@@ -88,6 +88,9 @@ pub struct Options {
     /// Zero is enough for the embedded store, which forgets no such commit; a store that fails over
     /// to a standby may.
     pub journal_keep: Duration,
+    /// How often the position is read in a store that may forget what it confirmed: no batch may
+    /// follow that would notice.
+    pub journal_check: Duration,
     /// Seed of all random numbers: picks, jitter, the identity of the data directory, the journal's
     /// salts. Random unless it is set; a fixed seed makes runs repeatable, and the salts guessable.
     pub seed: u64,
@@ -119,6 +122,7 @@ impl Options {
             stop_grace: Duration::from_secs(30),
             journal_segment_bytes_max: 64 * 1024 * 1024,
             journal_keep: Duration::ZERO,
+            journal_check: Duration::from_secs(30),
             seed: fastrand::u64(..),
         }
     }

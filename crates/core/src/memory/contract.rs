@@ -34,6 +34,7 @@ impl Daemons for MemoryStore {
     }
 
     async fn sysid_renew(&self, renew: SysidRenew) -> Result<Timestamp, Error> {
+        self.before("sysid_renew").await;
         self.released(|state| state.beats_held).await;
         self.undamaged_beat()?;
         self.open()?.sysid_renew(renew)

@@ -31,9 +31,6 @@ const BATCH_RECORDS_MAX: usize = 2000;
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How often one batch is moved to the store's position.
 const BEHIND_TRIES_MAX: usize = 3;
-/// How often the position in a store is read that may forget what it confirmed: no later batch may
-/// come and notice.
-const CHECK_PAUSE: Duration = Duration::from_secs(30);
 /// The pause before another try to remove files.
 const DROP_PAUSE: Duration = Duration::from_secs(10);
 /// A batch of this many jobs means that there are many adds. Then ingest lets more of them
@@ -153,7 +150,7 @@ impl Ingest {
     fn until_check(&self) -> Option<Duration> {
         let forgets = self.shared.store.capabilities().forgets;
         let passed = self.shared.clock.steady().saturating_sub(self.checked_at);
-        forgets.then(|| CHECK_PAUSE.saturating_sub(passed))
+        forgets.then(|| self.shared.options.journal_check.saturating_sub(passed))
     }
 
     /// Continues in the journal after the store's position: backward if the store forgot what it

@@ -3,11 +3,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use windlass_core::memory::MemoryStore;
 use windlass_core::{JobId, TypeKey};
-use windlass_test_kit::wait::{in_time, pause};
+use windlass_test_kit::wait::eventually;
 
 use crate::fake::{Daemon, jobs, key};
 use crate::{PATIENCE, wish};
@@ -24,18 +25,9 @@ async fn added(daemon: &Daemon, key: &TypeKey, count: usize) -> Vec<JobId> {
 
 /// All waiting jobs, each once.
 async fn claimed(daemon: &Daemon, key: &TypeKey, count: usize) -> HashSet<JobId> {
-    claimed_within(daemon, key, count, PATIENCE).await
-}
-
-async fn claimed_within(
-    daemon: &Daemon,
-    key: &TypeKey,
-    count: usize,
-    wait: Duration,
-) -> HashSet<JobId> {
     let mut ids = HashSet::new();
     while ids.len() < count {
-        let pulled = daemon.engine.claim(wish(key, wait)).await.unwrap();
+        let pulled = daemon.engine.claim(wish(key, PATIENCE)).await.unwrap();
         assert!(!pulled.is_empty(), "{} of {count} jobs are there", ids.len());
         let new = pulled.iter().filter(|pulled| ids.insert(pulled.job.id)).count();
         assert_eq!(new, pulled.len(), "a job is handed out once");
@@ -98,28 +90,35 @@ async fn what_a_standby_lacks_comes_back_when_contact_does() {
     let t = key("acme", "t");
     let standby = store.standby();
     let ids: HashSet<JobId> = added(&daemon, &t, JOBS).await.into_iter().collect();
-    store.set_available(false);
-    let lost = async {
-        while daemon.engine.readiness().await.store.is_ok() {
-            pause().await;
+    let beats = Arc::new(AtomicUsize::new(0));
+    store.set_hook({
+        let beats = beats.clone();
+        move |call| {
+            let beat = usize::from(call == "sysid_renew");
+            beats.fetch_add(beat, Ordering::SeqCst);
+            async {}
         }
-    };
-    in_time("the daemon notices", lost).await;
+    });
+    store.set_available(false);
+    let before = beats.load(Ordering::SeqCst);
+    // The second begins when the first has failed.
+    let failed = || (beats.load(Ordering::SeqCst) >= before + 2).then_some(());
+    eventually("a beat fails", failed).await;
     store.fail_over(standby);
     store.set_available(true);
     assert_eq!(claimed(&daemon, &t, JOBS).await, ids);
 }
 
 /// Contact was never lost, as far as the daemon knows.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_a_standby_lacks_comes_back_after_a_while_in_any_case() {
     const JOBS: usize = 7;
     let clock = Arc::new(windlass_core::time::SystemClock);
     let store = Arc::new(MemoryStore::undoable(true, clock));
-    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let daemon = Daemon::start_on(store.clone(), |options| options.journal_check = LEASE).await;
     let t = key("acme", "t");
     let standby = store.standby();
     let ids: HashSet<JobId> = added(&daemon, &t, JOBS).await.into_iter().collect();
     store.fail_over(standby);
-    assert_eq!(claimed_within(&daemon, &t, JOBS, 100 * PATIENCE).await, ids);
+    assert_eq!(claimed(&daemon, &t, JOBS).await, ids);
 }
