@@ -210,7 +210,7 @@ pub async fn a_type_with_a_handler_is_not_given_up(harness: &dyn Harness) {
 pub async fn a_type_that_workers_claim_is_not_given_up(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=3).map(job)).await;
-    store.at(after(20)).job_claim(claim_of(vec![pick("t", 1)])).await.unwrap().jobs;
+    store.at(after(20)).job_claim(claim_of(vec![pick("t", 1)])).await.unwrap();
     let give_up = |seconds| store.at(after(60)).job_give_up(unhandled("t", seconds));
     assert_eq!(give_up(50).await.unwrap(), [], "claimed from since then");
     assert_eq!(give_up(40).await.unwrap(), [], "claimed from at that moment");

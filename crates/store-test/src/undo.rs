@@ -214,7 +214,7 @@ pub async fn a_forgotten_beat_is_made_good_by_the_next(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let grant = granted(&store).await;
     store.add([job(1)]).await;
-    store.job_claim(on_beat(grant)).await.unwrap().jobs;
+    store.job_claim(on_beat(grant)).await.unwrap();
     store.flush().await.unwrap();
     let renew = || SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)), report: None };
     store.at(after(8)).sysid_renew(renew()).await.unwrap();
