@@ -515,6 +515,7 @@ suite! { $
         a_hidden_job_counts_as_deferred
         a_take_that_asks_for_them_gets_them_in_their_place
         named_types_give_theirs_too
+        hidden_jobs_are_found_among_very_many_hidden_types
         a_hidden_job_stays_hidden
         a_hidden_job_that_nobody_wants_is_given_up
     }
