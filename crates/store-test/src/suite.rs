@@ -431,6 +431,7 @@ suite! { $
         very_many_pieces_without_a_job_go_with_several_purges
     }
     decide {
+        a_decision_gets_the_stores_time
         a_decision_sees_a_job_with_its_family
         a_decision_sees_the_lease_and_how_long_jobs_are_kept
         a_decision_sees_only_jobs_of_its_tenant

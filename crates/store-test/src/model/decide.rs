@@ -63,11 +63,11 @@ pub(super) struct DecidePlan {
 
 impl DecidePlan {
     pub(super) fn ask(&self) -> Ask {
-        let (plans, now) = (self.plans.clone(), self.now);
+        let plans = self.plans.clone();
         Ask {
             tenant: self.tenant.clone(),
             targets: plans.iter().map(Plan::target).collect(),
-            decide: Arc::new(move |index, seen| {
+            decide: Arc::new(move |index, seen, now| {
                 plans[index].decide(seen, now).map_err(|why| Refusal::new(index as u16, why))
             }),
             durability: self.durability,
