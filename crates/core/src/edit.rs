@@ -45,9 +45,9 @@ pub struct Only {
     pub hidden: bool,
 }
 
-/// Pure: gets the number of the target, the jobs as they are, and the store's time. It may be called
-/// more than once. A refusal fails the whole request with `Error::Refused`,
-/// a panic with `Error::Internal`; then nothing changes.
+/// Pure: gets the number of the target, the jobs as they are, and the store's time. May be called
+/// more than once. A refusal fails the whole request with `Error::Refused`, a panic with
+/// `Error::Internal`; then nothing changes.
 pub type Decide =
     Arc<dyn Fn(usize, &FamilyView, Timestamp) -> Result<Decision, Refusal> + Send + Sync>;
 

@@ -80,8 +80,8 @@ const OPEN: &str = "
      WHERE (t.handler_id IS NOT NULL) IN (true, false) AND t.open
        AND t.tenant = $1 AND t.name >= $2 AND t.name > $3
      ORDER BY t.name LIMIT $4";
-/// Open types, and those with hidden jobs. No index has these by name, so the limit counts all types
-/// of the tenant; the last column says which ones to search.
+/// Open types, and those with hidden jobs. No index has these by name, so the limit counts all
+/// types of the tenant; the last column says which ones to search.
 const OPEN_OR_HIDDEN: &str = "
     SELECT t.id, t.name, t.settings,
            t.open OR EXISTS (SELECT FROM job j

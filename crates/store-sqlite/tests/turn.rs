@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
 use tempfile::TempDir;
@@ -41,7 +41,11 @@ struct SlowClock(ManualClock);
 
 impl Clock for SlowClock {
     fn now(&self) -> Timestamp {
-        std::thread::sleep(HOG_HOLDS);
+        // It works: others have the rest of the machine, and not the lock.
+        let began = Instant::now();
+        while began.elapsed() < HOG_HOLDS {
+            std::thread::yield_now();
+        }
         self.0.now()
     }
 

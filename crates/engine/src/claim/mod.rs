@@ -1,6 +1,5 @@
 //! Claim: takes waiting jobs under leases. This module serves the dispatcher, pulling workers, and
-//! doors with a decision of their own; the last of these do not go through `claim` below (see
-//! `take`).
+//! doors with a decision of their own (see `take`); takes do not use `claim`.
 //!
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐
@@ -11,8 +10,8 @@
 //!
 //! **Limits.** The store counts a type's `concurrency` within the claim, so it holds for all kinds
 //! of claims and all daemons. The scheduler counts a type's `rate`: a claim reserves its starts
-//! before it asks the store. A `Reservation` holds what a claim may use of a type (starts, and a
-//! slot for a batch). Dropping it returns what was not used, whatever happened to the claim.
+//! before it asks the store. A `Reservation` holds a claim's share of a type's rate and slots.
+//! Dropping it returns what was not used, whatever happened to the claim.
 //!
 //! **What a claim sees.** Every job whose add this daemon answered before: the claim of a worker
 //! waits until our journal is ingested that far (for `FRESH_CLAIM` at most, if the store is slow),
@@ -110,7 +109,7 @@ async fn claim_picks(
             Ok((claimed?, under_way))
         }
     };
-    tokens.claim(store, claim).await
+    tokens.with_token(store, claim).await
 }
 
 /// One pick per type, however many reservations it has.

@@ -321,7 +321,7 @@ async fn a_pulled_type_goes_on_as_soon_as_its_rate_allows() {
 
 /// The look skipped types without a handler, because no worker waited when it began.
 #[tokio::test]
-async fn a_worker_that_comes_during_a_look_is_told_of_what_opens_meanwhile() {
+async fn what_opens_during_a_look_is_reported_to_a_worker_that_comes_meanwhile() {
     let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use windlass_core::TypeKey;
-use windlass_core::store::{ChangedLook, Revision, Waits};
+use windlass_core::store::{ChangedLook, Revision};
 
 use crate::fixture::Subject;
 

@@ -58,7 +58,6 @@ pub(super) struct DecidePlan {
     pub(super) tenant: Tenant,
     pub(super) plans: Vec<Plan>,
     pub(super) durability: Durability,
-    pub(super) now: Timestamp,
 }
 
 impl DecidePlan {
