@@ -40,6 +40,7 @@ suite! { $
         s0_25_a_repeated_insert_changes_nothing
         a_repeated_insert_does_not_revive_an_ended_job
         an_id_is_taken_once_in_a_batch
+        an_id_whose_job_was_held_back_is_free_in_the_same_batch
         an_id_is_taken_once_across_tenants
         an_empty_insert_is_harmless
         types_come_into_being_by_themselves
