@@ -44,9 +44,11 @@ pub struct Only {
     pub hidden: bool,
 }
 
-/// Pure: it may be called more than once. A refusal fails the whole request with `Error::Refused`,
-/// a panic with `Error::Internal`; then nothing changes.
-pub type Decide = Arc<dyn Fn(usize, &FamilyView) -> Result<Decision, Refusal> + Send + Sync>;
+/// Pure: gets the number of the target, the jobs as they are, and the store's time. May be called
+/// more than once. A refusal fails the whole request with `Error::Refused`, a panic with
+/// `Error::Internal`; then nothing changes.
+pub type Decide =
+    Arc<dyn Fn(usize, &FamilyView, Timestamp) -> Result<Decision, Refusal> + Send + Sync>;
 
 /// Why a decision refused, in its door's own terms; stores and the engine pass it on unread.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -294,8 +296,13 @@ const A_DECISION: &str = "a decision on jobs";
 impl Ask {
     /// Calls the decision for target number `index`. On an error, which includes a panic, the store
     /// undoes the whole request.
-    pub fn decision(&self, index: usize, seen: &FamilyView) -> Result<Decision, Error> {
-        Error::caught(A_DECISION, || (self.decide)(index, seen))?.map_err(Error::Refused)
+    pub fn decision(
+        &self,
+        index: usize,
+        seen: &FamilyView,
+        now: Timestamp,
+    ) -> Result<Decision, Error> {
+        Error::caught(A_DECISION, || (self.decide)(index, seen, now))?.map_err(Error::Refused)
     }
 }
 
@@ -525,14 +532,14 @@ mod tests {
 
     #[test]
     fn a_decision_is_passed_on_and_its_refusal_and_its_panic_are_errors() {
-        let decide: Decide = Arc::new(|index, _| match index {
+        let decide: Decide = Arc::new(|index, _, _| match index {
             0 => Ok(Decision { id: JobId::new(7), ..Decision::default() }),
             1 => Err(Refusal::new(402, "no")),
             _ => panic!("a defect of a door"),
         });
         let tenant = job(State::Queued).key.tenant;
         let ask = Ask { tenant, targets: Vec::new(), decide, durability: Durability::Relaxed };
-        let decided = |index| ask.decision(index, &FamilyView::default());
+        let decided = |index| ask.decision(index, &FamilyView::default(), Timestamp(0));
         assert_eq!(decided(0).unwrap().id, JobId::new(7));
         assert!(matches!(decided(1), Err(Error::Refused(refusal)) if refusal.code == 402));
         assert!(matches!(decided(2), Err(Error::Internal(_))));

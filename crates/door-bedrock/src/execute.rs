@@ -52,8 +52,8 @@ impl From<Response> for Reply {
     }
 }
 
-/// The commands. The future of a method is never dropped before it completes,
-/// unless the door is cut off because it does not close in time.
+/// The commands. The future of a method is never dropped before it completes, unless the door is
+/// cut off because it does not close in time.
 #[async_trait]
 pub(crate) trait Commands: Send + Sync + 'static {
     /// Never fails: an error is a reply, too.

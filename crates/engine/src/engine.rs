@@ -102,10 +102,8 @@ impl Engine {
     // ---- jobs ------------------------------------------------------------------------------
 
     /// Accepts jobs of one type, all or none. They are durable when this returns. If the caller
-    /// stops waiting, plain jobs are accepted if they have reached the journal by then; those with
-    /// an idempotency key, a unique key or a parent, or that the store confirms, as if the caller
-    /// had waited. All accepted jobs
-    /// run as usual.
+    /// disconnects, a plain add takes effect once it has reached the journal. Any other add is
+    /// carried to its end.
     pub async fn add(
         &self,
         key: &TypeKey,
@@ -329,7 +327,7 @@ impl Engine {
         .await
     }
 
-    /// Soon makes leases of a take last for ever: their workers never renew them.
+    /// Queues leases of a take to be made permanent: their workers never renew them.
     pub async fn keep(&self, leases: Vec<LeaseRef>) {
         keep::keep(self.shared(), leases).await;
     }

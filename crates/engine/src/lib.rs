@@ -13,7 +13,7 @@
 //! | `schedule` | which type is next: pure |
 //! | `claim` | jobs are taken under leases: by the dispatcher, by workers, by doors |
 //! | `dispatch` | batches go to the runner; its reports become verdicts |
-//! | `settle` | verdicts into the store, with the jobs that attempts asked for |
+//! | `settle` | verdicts into the store, with the jobs that attempts emitted |
 //! | `house` | what runs in the background so that nothing is lost, stuck or kept for ever |
 //! | `ask` | everything else that doors read or change |
 //! | `key` | API keys: a copy in memory, against which requests are checked |

@@ -67,8 +67,8 @@ impl ReadySignals {
         self.dispatch_wake.notify_one();
     }
 
-    /// The store has answered that these types rest. The dispatcher wakes workers when that is over,
-    /// and may be asleep for longer than that.
+    /// The store has answered that these types rest. The dispatcher wakes workers when that is
+    /// over, and may be asleep for longer than that.
     pub(crate) fn rest(&self, rests: &[Rest], now: Duration) {
         if !rests.is_empty() {
             self.scheduler().rest(rests, now);

@@ -72,7 +72,7 @@ impl Journal {
     ) -> Result<Journal, Error> {
         let disk = options.disk.clone();
         create_dir(&*disk, &options.spool_dir)?;
-        let lock = claim(&*disk, &options.dir)?;
+        let lock = lock_dir(&*disk, &options.dir)?;
         let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
         let previous = recovered.previous;
         let known = [store_newest, ingested];
@@ -215,7 +215,7 @@ impl Journal {
 
 /// Creates the directory and locks it. Other daemons remove directories without an owner, and this
 /// one has none until it is locked; if that happens, it is created again.
-fn claim(disk: &dyn Disk, dir: &Path) -> Result<Lock, Error> {
+fn lock_dir(disk: &dyn Disk, dir: &Path) -> Result<Lock, Error> {
     for _ in 0..CLAIM_TRIES_MAX {
         create_dir(disk, dir)?;
         match disk.lock(dir) {

@@ -125,7 +125,7 @@ mod unit {
     use super::*;
 
     #[test]
-    fn heads_read_back_as_written_and_any_other_byte_is_noticed() {
+    fn heads_read_back_as_written_and_any_other_byte_is_reported() {
         let id = |number| JobId::new(number).unwrap();
         let sysid = Sysid::new(4095).unwrap();
         let previous = Previous { first: id(i64::MAX), bytes: u64::MAX, last: Some(id(i64::MAX)) };

@@ -269,8 +269,8 @@ impl Pool {
 
 /// How long a transaction waits for a lock before it begins again.
 const LOCK_TIMEOUT_MS: u64 = 5_000;
-/// How long a statement of a read takes. The server does not notice that a caller has gone, and goes
-/// on reading, on a connection that no longer counts.
+/// How long a statement of a read takes. The server does not notice that a caller has gone, and
+/// goes on reading, on a connection that no longer counts.
 const READ_TIMEOUT_MS: u64 = 20_000;
 /// A daemon that stops in the middle of a transaction, with all its locks, is disconnected.
 const IDLE_TIMEOUT_MS: u64 = 15_000;

@@ -23,7 +23,7 @@ pub(crate) async fn job_decide(tx: &mut Tx<'_>, ask: &Ask) -> Result<Decided> {
     let mut decided = Decided::default();
     for (index, target) in ask.targets.iter().enumerate() {
         let (seen, mut stored) = seen(tx, &ask.tenant, target).await?;
-        let decision = ask.decision(index, &seen)?;
+        let decision = ask.decision(index, &seen, tx.now)?;
         for edit in &decision.edits {
             // Only the first edit finds the job as it was shown.
             match (edit, stored.take()) {

@@ -29,7 +29,19 @@ pub(crate) async fn enter_known(
     jobs: &[NewJob],
     types: HashMap<TypeKey, i32>,
 ) -> Result<Vec<Inserted>> {
-    let mut answers = first_of_each(jobs);
+    let mut answers = Vec::with_capacity(jobs.len());
+    for distinct in distinct(jobs) {
+        answers.extend(enter_distinct(tx, distinct, types.clone()).await?);
+    }
+    Ok(answers)
+}
+
+async fn enter_distinct(
+    tx: &mut Tx<'_>,
+    jobs: &[NewJob],
+    types: HashMap<TypeKey, i32>,
+) -> Result<Vec<Inserted>> {
+    let mut answers = vec![Inserted::New; jobs.len()];
     let types = complete(tx, jobs, types, &mut answers).await?;
     hold(tx, jobs, &types, &mut answers).await?;
     let new: Vec<(&NewJob, i32)> = jobs
@@ -75,14 +87,18 @@ fn queue_key(job: &NewJob, type_id: i32) -> QueueKey {
     QueueKey { type_id, rank, run_at: job.run_at, tie: job.extra.tie(), id: job.id.get() }
 }
 
-/// The answer to each job if all are new: an id enters once.
-fn first_of_each(jobs: &[NewJob]) -> Vec<Inserted> {
-    let mut ids = HashSet::new();
-    let answer = |job: &NewJob| match ids.insert(job.id) {
-        true => Inserted::New,
-        false => Inserted::Duplicate,
-    };
-    jobs.iter().map(answer).collect()
+/// Splits jobs before each id that comes again, which is rare: whether that one is a duplicate
+/// depends on whether the first has entered.
+fn distinct(jobs: &[NewJob]) -> Vec<&[NewJob]> {
+    let (mut parts, mut ids, mut from) = (Vec::new(), HashSet::new(), 0);
+    for (index, job) in jobs.iter().enumerate() {
+        if !ids.insert(job.id) {
+            parts.push(&jobs[from..index]);
+            (from, ids) = (index, HashSet::from([job.id]));
+        }
+    }
+    parts.push(&jobs[from..]);
+    parts
 }
 
 /// The ids of those of the jobs' types that exist.

@@ -75,13 +75,20 @@ pub(crate) async fn search(tx: &mut Tx<'_>, take: &Take) -> Result<Found> {
 
 const NAMED: &str = "
     SELECT t.id, t.name FROM type t WHERE t.tenant = $1 AND t.name = ANY ($2)";
-/// Open types, and those with hidden jobs, which are few.
-const BY_NAME: &str = "
-    SELECT t.id, t.name FROM type t
-     WHERE t.tenant = $1 AND t.name >= $2 AND t.name > $3
-       AND (t.open OR ($4 AND EXISTS (
-            SELECT FROM job j WHERE j.type_id = t.id AND j.state = 0 AND j.parts & 64 <> 0)))
-     ORDER BY t.name LIMIT $5";
+/// Open types.
+const OPEN: &str = "
+    SELECT t.id, t.name, true FROM type t
+     WHERE (t.handler_id IS NOT NULL) IN (true, false) AND t.open
+       AND t.tenant = $1 AND t.name >= $2 AND t.name > $3
+     ORDER BY t.name LIMIT $4";
+/// Open types, and those with hidden jobs. No index has these by name, so the limit counts all
+/// types of the tenant; the last column says which ones to search.
+const OPEN_OR_HIDDEN: &str = "
+    SELECT t.id, t.name,
+           t.open OR EXISTS (SELECT FROM job j
+                              WHERE j.type_id = t.id AND j.state = 0 AND j.parts & 64 <> 0)
+      FROM type t WHERE t.tenant = $1 AND t.name >= $2 AND t.name > $3
+     ORDER BY t.name LIMIT $4";
 
 /// The types to search, and where the next call continues if there may be others.
 async fn sources(tx: &Tx<'_>, take: &Take) -> Result<(Sources, Option<TakeCursor>)> {
@@ -100,15 +107,24 @@ async fn sources(tx: &Tx<'_>, take: &Take) -> Result<(Sources, Option<TakeCursor
     }
     let after = take.after.as_ref().map_or("", |after| after.name.as_str());
     let limit = TYPES_MAX as i64;
-    let values: [&(dyn ToSql + Sync); 5] = [&tenant, &prefix, &after, &take.hidden, &limit];
-    let rows = tx.query(BY_NAME, &values).await?;
+    let sql = if take.hidden { OPEN_OR_HIDDEN } else { OPEN };
+    let rows = tx.query(sql, &[&tenant, &prefix, &after, &limit]).await?;
     let last: Option<&str> = rows.last().map(|row| row.try_get(1)).transpose()?;
     let may_match = |name: &&str| rows.len() == TYPES_MAX && name.starts_with(&prefix);
     let next = last.filter(may_match).map(|name| TakeCursor { place: [0; 3], name: name.into() });
-    Ok((decoded(&rows, |name| pattern.matches(name))?, next))
+    let mut wanted = Vec::with_capacity(rows.len());
+    for row in &rows {
+        if row.try_get(2)? {
+            wanted.push(row);
+        }
+    }
+    Ok((decoded(wanted, |name| pattern.matches(name))?, next))
 }
 
-fn decoded(rows: &[Row], matches: impl Fn(&str) -> bool) -> Result<Sources> {
+fn decoded<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    matches: impl Fn(&str) -> bool,
+) -> Result<Sources> {
     let mut sources = Sources::new();
     for row in rows {
         let name: &str = row.try_get(1)?;

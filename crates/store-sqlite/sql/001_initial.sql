@@ -67,6 +67,10 @@ CREATE TABLE type (
     head_rank   INTEGER,
     head_run_at INTEGER,
     head_tie    INTEGER,
+    -- The front of the queue of its hidden jobs.
+    hidden_rank   INTEGER,
+    hidden_run_at INTEGER,
+    hidden_tie    INTEGER,
     -- The `concurrency` of the settings.
     running_max INTEGER,
     -- The `rate` of the settings, and up to when it was spent, in nanoseconds.
@@ -98,6 +102,9 @@ CREATE INDEX type_limited ON type (tenant, name) WHERE running_max IS NOT NULL;
 -- The most urgent job of all types of a tenant.
 CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, head_tie, name)
  WHERE head_rank IS NOT NULL AND suspended = 0;
+-- The same of hidden jobs; few types have any.
+CREATE INDEX type_hidden ON type (tenant, hidden_rank, hidden_run_at, hidden_tie, name)
+ WHERE hidden_rank IS NOT NULL AND suspended = 0;
 
 -- `parts` says what the job has in other tables, so that nothing is searched for in vain:
 -- 1 payload, 2 piece, 4 result, 8 log, 16 progress, 32 has or had children, 64 hidden, 128 lent

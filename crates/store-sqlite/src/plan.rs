@@ -49,8 +49,14 @@ fn a_take_walks_the_fronts_of_all_queues_and_then_the_queues() {
     let place = "USING PRIMARY KEY (type_id=? AND (rank,run_at,tie,id)>(?,?,?,?))";
     check(search::NEXT, &format!("r {place}"));
     check(search::NEXT_HIDDEN, &format!("r {place}"));
-    check(search::NEXT_HIDDEN_TYPE, "ready_hidden USING PRIMARY KEY (type_id>?)");
+    for index in [
+        "type_head (tenant=? AND (head_rank,head_run_at,head_tie,name)>(?,?,?,?))",
+        "type_hidden (tenant=? AND (hidden_rank,hidden_run_at,hidden_tie,name)>(?,?,?,?))",
+    ] {
+        check(search::FRONTS_AND_HIDDEN, index);
+    }
     check(tx::FRONT, "ready USING PRIMARY KEY (type_id=?)");
+    check(tx::SET_HIDDEN_FRONT, "ready_hidden USING PRIMARY KEY (type_id=?)");
     check(queue::REMOVE_READY, "(type_id=? AND rank=? AND run_at=? AND tie=? AND id=?)");
     check(edit::FULL, "j USING INTEGER PRIMARY KEY (rowid=?)");
     check(edit::FULL, "t USING INTEGER PRIMARY KEY (rowid=?)");

@@ -44,8 +44,7 @@ pub(crate) fn add(tx: &mut Tx<'_>, key: QueueKey, due: bool) -> Result<()> {
     if due && rank >= HIDDEN_RANK {
         let mut add = tx.conn.prepare_cached(ADD_READY_HIDDEN)?;
         add.execute([type_id, rank - HIDDEN_RANK, run_at.ms(), tie, id])?;
-        // Hidden jobs do not count as ready.
-        tx.count(type_id, Counter::Deferred, 1);
+        tx.count_hidden(type_id, 1);
     } else if due {
         let mut add = tx.conn.prepare_cached(ADD_READY)?;
         add.execute([type_id, rank, run_at.ms(), tie, id])?;
@@ -68,13 +67,15 @@ const REMOVE_READY_HIDDEN: &str = "
 /// Removes a queued job from whichever table it is in.
 pub(crate) fn remove(tx: &mut Tx<'_>, key: QueueKey) -> Result<()> {
     let QueueKey { type_id, rank, run_at, tie, id } = key;
-    let (table, rank, counter) = match rank.checked_sub(HIDDEN_RANK).filter(|rank| *rank >= 0) {
-        Some(rank) => (REMOVE_READY_HIDDEN, rank, Counter::Deferred),
-        None => (REMOVE_READY, rank, Counter::Ready),
-    };
+    let hidden_rank = rank.checked_sub(HIDDEN_RANK).filter(|rank| *rank >= 0);
+    let table = if hidden_rank.is_some() { REMOVE_READY_HIDDEN } else { REMOVE_READY };
+    let rank = hidden_rank.unwrap_or(rank);
     let removed = tx.conn.prepare_cached(table)?.execute([type_id, rank, run_at.ms(), tie, id])?;
     if removed > 0 {
-        tx.count(type_id, counter, -1);
+        match hidden_rank {
+            Some(_) => tx.count_hidden(type_id, -1),
+            None => tx.count(type_id, Counter::Ready, -1),
+        }
         return Ok(());
     }
     let from_deferred = "DELETE FROM deferred WHERE run_at = ?1 AND id = ?2";
@@ -88,13 +89,13 @@ pub(crate) fn remove(tx: &mut Tx<'_>, key: QueueKey) -> Result<()> {
 /// Removes a ready job whose row is damaged, so that its key is not known. Walks the whole queue of
 /// its type.
 pub(crate) fn remove_damaged(tx: &mut Tx<'_>, type_id: i64, id: i64) -> Result<()> {
-    for (sql, counter) in [
-        ("DELETE FROM ready WHERE type_id = ?1 AND id = ?2", Counter::Ready),
-        ("DELETE FROM ready_hidden WHERE type_id = ?1 AND id = ?2", Counter::Deferred),
-    ] {
-        let removed = tx.conn.execute(sql, [type_id, id])?;
-        tx.count(type_id, counter, -(removed as i64));
-    }
+    let removed = |table| {
+        tx.conn
+            .execute(&format!("DELETE FROM {table} WHERE type_id = ?1 AND id = ?2"), [type_id, id])
+    };
+    let (ready, hidden) = (removed("ready")?, removed("ready_hidden")?);
+    tx.count(type_id, Counter::Ready, -(ready as i64));
+    tx.count_hidden(type_id, -(hidden as i64));
     Ok(())
 }
 

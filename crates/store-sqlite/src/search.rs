@@ -91,16 +91,28 @@ pub(crate) const NEXT_HIDDEN: &str = "
       FROM ready_hidden r CROSS JOIN job j ON j.id = r.id
      WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.tie, r.id) > (?2, ?3, ?4, ?5)
      ORDER BY r.rank, r.run_at, r.tie, r.id LIMIT 1";
-pub(crate) const NEXT_HIDDEN_TYPE: &str = "
-    SELECT type_id FROM ready_hidden WHERE type_id > ?1 ORDER BY type_id LIMIT 1";
-pub(crate) const FRONTS: &str = "
-    SELECT id, name, head_rank, head_run_at, head_tie FROM type INDEXED BY type_head
-     WHERE tenant = ?1 AND head_rank IS NOT NULL AND suspended = 0
-       AND (head_rank, head_run_at, head_tie, name) > (?2, ?3, ?4, ?5)
-     ORDER BY head_rank, head_run_at, head_tie, name";
+macro_rules! fronts {
+    () => {
+        "SELECT id, name, head_rank, head_run_at, head_tie, 0 FROM type INDEXED BY type_head
+          WHERE tenant = ?1 AND head_rank IS NOT NULL AND suspended = 0
+            AND (head_rank, head_run_at, head_tie, name) > (?2, ?3, ?4, ?5)"
+    };
+}
+pub(crate) const FRONTS: &str =
+    concat!(fronts!(), " ORDER BY head_rank, head_run_at, head_tie, name");
+/// Merges two indexes that are in this order.
+pub(crate) const FRONTS_AND_HIDDEN: &str = concat!(
+    fronts!(),
+    " UNION ALL
+      SELECT id, name, hidden_rank, hidden_run_at, hidden_tie, 1 FROM type INDEXED BY type_hidden
+       WHERE tenant = ?1 AND hidden_rank IS NOT NULL AND suspended = 0
+         AND (hidden_rank, hidden_run_at, hidden_tie, name) > (?2, ?3, ?4, ?5)
+       ORDER BY 3, 4, 5, 2"
+);
 pub(crate) const NAMED_FROM: &str = "
-    SELECT id, name, head_rank IS NOT NULL AND suspended = 0 FROM type
-     WHERE tenant = ?1 AND name >= ?2 ORDER BY name";
+    SELECT id, name, head_rank IS NOT NULL AND suspended = 0,
+           hidden_rank IS NOT NULL AND suspended = 0
+      FROM type WHERE tenant = ?1 AND name >= ?2 ORDER BY name";
 
 impl<'a> Search<'a> {
     pub(crate) fn new<'w: 'a>(tx: &mut Tx<'w>, take: &'a Take) -> Result<Search<'a>> {
@@ -127,9 +139,6 @@ impl<'a> Search<'a> {
                     let name = TypeName::new(&pattern.prefix()).ok();
                     search.open_named(tx, name.as_slice())?;
                 } else {
-                    if take.hidden {
-                        search.open_hidden(tx, &pattern)?;
-                    }
                     search.pattern = Some(pattern);
                 }
             }
@@ -145,20 +154,6 @@ impl<'a> Search<'a> {
             self.open(type_id, name.as_str(), false)?;
             if self.take.hidden {
                 self.open(type_id, name.as_str(), true)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Types with hidden jobs are few, even of all tenants together.
-    fn open_hidden(&mut self, tx: &mut Tx<'_>, pattern: &Pattern) -> Result<()> {
-        let mut next = self.conn.prepare_cached(NEXT_HIDDEN_TYPE)?;
-        let mut last = i64::MIN;
-        while let Some(type_id) = next.query_row([last], |row| row.get(0)).optional()? {
-            last = type_id;
-            let key = tx.types.key(self.conn, type_id)?;
-            if key.tenant == self.take.tenant && pattern.matches(key.name.as_str()) {
-                self.open(type_id, key.name.as_str(), true)?;
             }
         }
         Ok(())
@@ -229,7 +224,8 @@ impl<'a> Search<'a> {
 
     /// Finds the jobs to hand out, in order.
     pub(crate) fn run(mut self) -> Result<Found> {
-        let mut fronts = self.conn.prepare_cached(FRONTS)?;
+        let sql = if self.take.hidden { FRONTS_AND_HIDDEN } else { FRONTS };
+        let mut fronts = self.conn.prepare_cached(sql)?;
         let mut fronts = match self.pattern.is_some() {
             true => Some(fronts.query(self.behind())?),
             false => None,
@@ -238,7 +234,7 @@ impl<'a> Search<'a> {
         let (mut wanted, mut passed, mut scanned) = (Vec::new(), 0, 0);
         let mut next = None;
         while wanted.len() < self.take.limit as usize {
-            while let Some(Front { type_id, name, place }) = &front {
+            while let Some(Front { type_id, name, hidden, place }) = &front {
                 let before = |Reverse((rank, run_at, tie, next, ..)): &Next| {
                     (place, name) <= (&[*rank, *run_at, *tie], next)
                 };
@@ -247,14 +243,17 @@ impl<'a> Search<'a> {
                 }
                 scanned += 1;
                 let matches = self.pattern.as_ref().is_some_and(|pattern| pattern.matches(name));
-                passed = if matches && self.open(*type_id, name, false)? { 0 } else { passed + 1 };
+                passed =
+                    if matches && self.open(*type_id, name, *hidden)? { 0 } else { passed + 1 };
                 if passed == FRONTS_MAX && self.open_prefixed()? {
                     fronts = None;
                 }
-                if scanned == SCAN_MAX && fronts.take().is_some() {
-                    next = Some(TakeCursor { place: *place, name: name.to_string() });
-                }
+                let here = TakeCursor { place: *place, name: name.to_string() };
                 front = self.next_front(&mut fronts)?;
+                // The cursor stands behind both queues of a type, if their fronts are equal.
+                if scanned >= SCAN_MAX && front.as_ref().is_some_and(|front| !front.is_at(&here)) {
+                    (front, fronts, next) = (None, None, Some(here));
+                }
             }
             let Some(Reverse((.., name, id, source))) = self.nexts.pop() else { break };
             // The other queue of the type may have used up the room.
@@ -296,8 +295,8 @@ impl<'a> Search<'a> {
         if prefix.is_empty() {
             return Ok(false);
         }
-        let opened = self.sources.iter().filter(|source| !source.hidden);
-        let opened: HashSet<i64> = opened.map(|source| source.type_id).collect();
+        let opened = self.sources.iter().map(|source| (source.type_id, source.hidden));
+        let opened: HashSet<(i64, bool)> = opened.collect();
         let mut named = self.conn.prepare_cached(NAMED_FROM)?;
         let mut rows = named.query(params![self.take.tenant.as_str(), prefix])?;
         let (mut found, mut names) = (Vec::new(), 0);
@@ -310,12 +309,17 @@ impl<'a> Search<'a> {
             if names > NAMES_MAX {
                 return Ok(false);
             }
-            if row.get(2)? && pattern.matches(&name) && !opened.contains(&type_id) {
-                found.push((type_id, name));
+            let has_jobs = [row.get(2)?, self.take.hidden && row.get(3)?];
+            if has_jobs != [false, false] && pattern.matches(&name) {
+                found.push((type_id, name, has_jobs));
             }
         }
-        for (type_id, name) in found {
-            self.open(type_id, &name, false)?;
+        for (type_id, name, has_jobs) in found {
+            for (hidden, has_jobs) in [false, true].into_iter().zip(has_jobs) {
+                if has_jobs && !opened.contains(&(type_id, hidden)) {
+                    self.open(type_id, &name, hidden)?;
+                }
+            }
         }
         Ok(true)
     }
@@ -325,6 +329,8 @@ impl<'a> Search<'a> {
 struct Front {
     type_id: i64,
     name: Arc<str>,
+    /// Whether it is the queue of its hidden jobs.
+    hidden: bool,
     /// Rank, time, tie.
     place: [i64; 3],
 }
@@ -332,6 +338,10 @@ struct Front {
 impl Front {
     fn read(row: &Row<'_>) -> Result<Front> {
         let place = [row.get(2)?, row.get(3)?, row.get(4)?];
-        Ok(Front { type_id: row.get(0)?, name: row.get(1)?, place })
+        Ok(Front { type_id: row.get(0)?, name: row.get(1)?, hidden: row.get(5)?, place })
+    }
+
+    fn is_at(&self, cursor: &TakeCursor) -> bool {
+        self.place == cursor.place && *self.name == *cursor.name
     }
 }

@@ -48,6 +48,8 @@ struct Delta {
     counts: [i64; COUNTERS],
     /// The queue of ready jobs was changed.
     front: bool,
+    /// The queue of hidden jobs was changed.
+    hidden_front: bool,
     claimed_at: Option<Timestamp>,
     /// A claim's answer says that it would get no more jobs.
     answered_closed: bool,
@@ -97,6 +99,13 @@ pub(crate) const FRONT: &str = "
     SELECT rank, run_at, tie FROM ready
      WHERE type_id = ?1 ORDER BY rank, run_at, tie LIMIT 1";
 
+/// Few types have hidden jobs, so these columns are written separately.
+pub(crate) const SET_HIDDEN_FRONT: &str = "
+    UPDATE type SET (hidden_rank, hidden_run_at, hidden_tie) = (
+           SELECT rank, run_at, tie FROM ready_hidden
+            WHERE type_id = ?1 ORDER BY rank, run_at, tie LIMIT 1)
+     WHERE id = ?1";
+
 const SHOW_OR_HIDE: &str = "UPDATE type SET shown = NOT shown WHERE id = ?1";
 const RENEW: &str = "
     UPDATE type
@@ -136,6 +145,12 @@ impl<'w> Tx<'w> {
         let delta = self.counts.entry(type_id).or_default();
         delta.counts[counter as usize] += jobs;
         delta.front |= counter == Counter::Ready;
+    }
+
+    /// Ready hidden jobs count as deferred.
+    pub(crate) fn count_hidden(&mut self, type_id: i64, jobs: i64) {
+        self.count(type_id, Counter::Deferred, jobs);
+        self.counts.entry(type_id).or_default().hidden_front = true;
     }
 
     pub(crate) fn claimed(&mut self, type_id: i64, jobs: usize, now: Timestamp) {
@@ -202,6 +217,9 @@ impl<'w> Tx<'w> {
                 after.write(conn, SET_FRONT, type_id, Some(front), None)?;
             } else {
                 after.write(conn, SET_COUNTS, type_id, None, None)?;
+            }
+            if delta.hidden_front {
+                conn.prepare_cached(SET_HIDDEN_FRONT)?.execute([type_id])?;
             }
             if before.shown != after.is_shown() {
                 conn.prepare_cached(SHOW_OR_HIDE)?.execute([type_id])?;

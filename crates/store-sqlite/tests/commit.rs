@@ -183,7 +183,7 @@ async fn a_decision_that_refuses_half_way_leaves_nothing_among_its_neighbours() 
         let new_type = TypeKey::new("acme", &format!("new {number}")).unwrap();
         let edits = [urgent(100 + number), NewJob { key: new_type, ..urgent(200 + number) }];
         let edits: Vec<Edit> = edits.into_iter().map(|new| Edit::Insert(Box::new(new))).collect();
-        let decide = move |index: usize, _: &FamilyView| match index {
+        let decide = move |index: usize, _: &FamilyView, _| match index {
             0 => Ok(Decision { edits: edits.clone(), id: None }),
             _ => Err(Refusal::new(405, "no")),
         };
@@ -232,7 +232,7 @@ async fn a_decision_that_panics_does_not_close_the_writer() {
             store.job_insert(insert(vec![job(number)], Durability::Relaxed)).await.map(drop)
         });
     }
-    let decide = |index: usize, _: &FamilyView| match index {
+    let decide = |index: usize, _: &FamilyView, _| match index {
         0 => Ok(Decision { edits: vec![Edit::Insert(Box::new(job(100)))], id: None }),
         _ => panic!("a defect"),
     };

@@ -444,7 +444,7 @@ async fn an_error_has_the_drivers_own_behind_it() {
 }
 
 #[tokio::test]
-async fn other_types_are_told_of_beside_a_damaged_one() {
+async fn other_types_are_reported_beside_a_damaged_one() {
     let of = Damaged::with_jobs([job(1)]).await;
     let others = [("acme", "other"), ("globex", "t")];
     for ((tenant, name), number) in others.into_iter().zip(2..) {

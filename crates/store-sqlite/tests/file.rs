@@ -287,7 +287,7 @@ async fn a_payload_that_lacks_a_piece_is_shown_to_no_decision() {
     let ask = || Ask {
         tenant: tenant(),
         targets: vec![Target::Job(id(1))],
-        decide: Arc::new(move |_, seen: &FamilyView| {
+        decide: Arc::new(move |_, seen: &FamilyView, _| {
             let shown = seen.job.as_ref().map(|whole| whole.payload.len());
             assert_eq!(shown, Some(bytes), "the whole of it or nothing");
             Ok(Decision { edits: vec![Edit::Delete(id(1))], id: None })

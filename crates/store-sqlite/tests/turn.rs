@@ -10,15 +10,17 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension};
 use tempfile::TempDir;
+use windlass_core::Timestamp;
 use windlass_core::store::prelude::*;
-use windlass_core::store::{Durability, Piece, SysidRenew, SysidReserve};
-use windlass_store_sqlite::SqliteStore;
+use windlass_core::store::{Durability, LeaseRef, Piece, Renew, SysidRenew, SysidReserve};
+use windlass_core::time::{Clock, ManualClock};
+use windlass_store_sqlite::{Options, SqliteStore};
 
-use common::{id, insert, job};
+use common::{NOW, claim, id, insert, job};
 
 /// Set for the child process of the test below; without it, the test of the child does nothing.
 const HOG_FILE: &str = "WINDLASS_TEST_HOG_FILE";
@@ -26,15 +28,41 @@ const HOG_FILE: &str = "WINDLASS_TEST_HOG_FILE";
 const HOG_CALLERS: usize = 4;
 /// Pieces in one call: so many that no two calls share a transaction.
 const HOG_PIECES: u32 = 40;
-/// So large that a transaction takes much longer than a process waits for its turn.
-const HOG_PIECE_BYTES: usize = 128 * 1024;
+/// How long the hog holds SQLite's lock in each transaction: much longer than the pause of a
+/// process that waits for its turn, also on a busy machine.
+const HOG_HOLDS: Duration = Duration::from_millis(20);
+/// A renewal that is not next fails after so long.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// A child that is not killed ends by itself after so many.
 const HOG_TRANSACTIONS_MAX: i64 = 2_000;
+
+/// The clock of the hog. The store reads it inside each transaction.
+struct SlowClock(ManualClock);
+
+impl Clock for SlowClock {
+    fn now(&self) -> Timestamp {
+        // It works: others have the rest of the machine, and not the lock.
+        let began = Instant::now();
+        while began.elapsed() < HOG_HOLDS {
+            std::thread::yield_now();
+        }
+        self.0.now()
+    }
+
+    fn steady(&self) -> Duration {
+        self.0.steady()
+    }
+
+    fn machine_run(&self) -> i64 {
+        self.0.machine_run()
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_writes_back_to_back() {
     let Some(path) = std::env::var_os(HOG_FILE) else { return };
-    let mut options = common::options(path);
+    let mut options = Options::new(path);
+    options.clock = Arc::new(SlowClock(ManualClock::at(NOW)));
     options.busy_timeout = Duration::from_secs(60);
     let store = Arc::new(SqliteStore::open(options).unwrap());
     let next = Arc::new(AtomicI64::new(1));
@@ -47,9 +75,7 @@ async fn child_that_writes_back_to_back() {
                 if number > HOG_TRANSACTIONS_MAX {
                     return;
                 }
-                let mut bytes = number.to_be_bytes().to_vec();
-                bytes.resize(HOG_PIECE_BYTES, 0);
-                let bytes = bytes::Bytes::from(bytes);
+                let bytes = bytes::Bytes::copy_from_slice(&number.to_be_bytes());
                 let piece = |index| Piece { id: id(1), index, bytes: bytes.clone() };
                 store.payload_put((0..HOG_PIECES).map(piece).collect()).await.unwrap();
             }
@@ -70,7 +96,7 @@ impl Drop for Hog {
 
 /// About how many transactions the hog has committed; its callers may overtake each other.
 fn transactions(look: &Connection) -> i64 {
-    let newest = "SELECT substr(data, 1, 8) FROM piece WHERE id = 1 AND position = 0";
+    let newest = "SELECT data FROM piece WHERE id = 1 AND position = 0";
     let newest: Option<Vec<u8>> = look.query_row(newest, [], |row| row.get(0)).optional().unwrap();
     newest.map_or(0, |bytes| i64::from_be_bytes(bytes.try_into().unwrap()))
 }
@@ -81,18 +107,28 @@ fn store(path: &Path, busy_timeout: Duration) -> SqliteStore {
     SqliteStore::open(options).unwrap()
 }
 
-/// What a daemon does to write: it takes the turnstile, and then waits for SQLite's lock. From then
-/// on, the other daemon begins no further transaction.
+/// Waits until the hog is writing, and not just pausing.
+async fn hog_writes(look: &Connection) {
+    let written = transactions(look);
+    while transactions(look) < written + 2 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// From the moment at which a renewal waits, the other daemon begins no further transaction.
 #[tokio::test]
-async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
-    const ROUNDS: usize = 30;
+async fn renewals_are_next_though_another_daemon_writes_back_to_back() {
+    const ROUNDS: usize = 15;
     /// The transaction that was already running, and callers of the hog that overtake each other.
     const TURNS_MAX: i64 = 1 + HOG_CALLERS as i64;
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("jobs.db");
-    let store = store(&path, Duration::from_secs(60));
+    let store = store(&path, PATIENCE);
     let lease = Duration::from_secs(10);
     let grant = store.sysid_reserve(SysidReserve { wanted: None, lease }).await.unwrap();
+    store.job_insert(insert(vec![job(1)], Durability::Relaxed)).await.unwrap();
+    let claimed = claim(&store, 1).await.remove(0);
+    let leases = vec![LeaseRef::of(&claimed.job).unwrap()];
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_that_writes_back_to_back"])
         .env(HOG_FILE, &path)
@@ -100,30 +136,26 @@ async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
         .spawn()
         .unwrap();
     let _hog = Hog(child);
-    let (look, waiting) = (Connection::open(&path).unwrap(), Connection::open(&path).unwrap());
-    waiting.busy_timeout(Duration::from_secs(60)).unwrap();
-    let turnstile = File::open(path.with_extension("db-wal")).unwrap();
-    let mut turns = Vec::new();
+    let look = Connection::open(&path).unwrap();
+    let (mut of_sysids, mut of_leases) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        // The hog is writing, and not just pausing.
-        let written = transactions(&look);
-        while transactions(&look) < written + 3 {
-            tokio::task::yield_now().await;
-        }
-        turnstile.lock().unwrap();
+        hog_writes(&look).await;
         let before = transactions(&look);
-        waiting.execute_batch("BEGIN IMMEDIATE").unwrap();
-        turns.push(transactions(&look) - before);
-        turnstile.unlock().unwrap();
-        waiting.execute_batch("ROLLBACK").unwrap();
-        store
-            .sysid_renew(SysidRenew { grant, lease, id_newest: None, report: None })
-            .await
-            .unwrap();
+        let renew = SysidRenew { grant, lease, id_newest: None, report: None };
+        store.sysid_renew(renew).await.unwrap();
+        of_sysids.push(transactions(&look) - before);
+
+        hog_writes(&look).await;
+        let before = transactions(&look);
+        let renew = Renew { leases: leases.clone(), hold: Some(lease) };
+        assert_eq!(store.job_renew(renew).await.unwrap(), []);
+        of_leases.push(transactions(&look) - before);
     }
-    turns.sort();
-    let most = turns[ROUNDS - 1];
-    assert!(most <= TURNS_MAX, "transactions of the hog while another one waited: {turns:?}");
+    for (what, mut turns) in [("sysids", of_sysids), ("leases", of_leases)] {
+        turns.sort_unstable();
+        let most = turns[ROUNDS - 1];
+        assert!(most <= TURNS_MAX, "transactions of the hog during renewals of {what}: {turns:?}");
+    }
 }
 
 /// A daemon that was suspended while it held the turnstile delays the others once and never blocks

@@ -1,15 +1,20 @@
 //! Pure decisions on existing jobs, and the edits that they return: all are applied or none.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use windlass_core::edit::{ChildMove, Children, Decision, Edit, Only, Put, Refusal, Target};
+use windlass_core::edit::{
+    Ask, ChildMove, Children, Decision, Edit, FamilyView, Only, Put, Refusal, Target,
+};
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::{Ended, Progress};
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_core::store::{Error, Inserted, Settled, Settlement, TypeStats};
-use windlass_core::{Extra, Job, Json, NewJob, Payload, State, Status, TypeKey, TypeName};
+use windlass_core::{
+    Extra, Job, Json, NewJob, Payload, State, Status, Timestamp, TypeKey, TypeName,
+};
 
 use crate::Harness;
 use crate::fixture::{
@@ -17,6 +22,26 @@ use crate::fixture::{
     lease_ref, priority, queued, release, said, settlement,
 };
 use crate::kin::{ask, child, edits, insert, leased, put};
+
+pub async fn a_decision_gets_the_stores_time(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    for time in [NOW, after(5), after(60)] {
+        let (told, tells) = std::sync::mpsc::channel();
+        let decide = move |_, _: &FamilyView, now| {
+            told.send(now).unwrap();
+            Ok(Decision::default())
+        };
+        let ask = Ask { decide: Arc::new(decide), ..ask(vec![Target::Job(id(1))], |_, _| no()) };
+        store.at(time).job_decide(ask).await.unwrap();
+        let times: Vec<Timestamp> = tells.try_iter().collect();
+        assert!(!times.is_empty() && times.iter().all(|now| *now == time), "{times:?}");
+    }
+}
+
+fn no() -> Result<Decision, Refusal> {
+    Err(Refusal::new(400, "no"))
+}
 
 pub async fn a_decision_sees_a_job_with_its_family(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use windlass_core::edit::Take;
 use windlass_core::store::{Changed, GiveUp, Overdue, TypeStats};
-use windlass_core::{Extra, NewJob, State};
+use windlass_core::{Extra, NewJob, State, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{
-    FINISHED, NOW, Subject, after, again, claimed_numbers, give_up_expired, job, job_of, key,
-    priority, settlement,
+    FINISHED, NOW, Subject, after, again, claimed_numbers, give_up_expired, globex, job, job_of,
+    key, priority, settlement,
 };
 use crate::kin::{any_of, glob, take, taken_numbers};
 
@@ -74,6 +74,43 @@ pub async fn named_types_give_theirs_too(harness: &dyn Harness) {
     let of_400 = Take { priority: Some(priority(400)), ..of_500.clone() };
     assert!(store.job_take(of_400).await.unwrap().given.is_empty());
     assert_eq!(taken_numbers(&store.job_take(of_500).await.unwrap()), [2]);
+}
+
+/// More types with hidden jobs than one call reads: those of the tenant have other names.
+pub async fn hidden_jobs_are_found_among_very_many_hidden_types(harness: &dyn Harness) {
+    const TYPES: i64 = 10_500;
+    let store = Subject::fresh(harness).await;
+    let others = (1..=TYPES).map(|n| hidden(job_of(&format!("other/{n}"), n)));
+    for others in others.collect::<Vec<_>>().chunks(2000) {
+        store.add(others.to_vec()).await;
+    }
+    let least = |new: NewJob, urgency| NewJob { priority: priority(urgency), ..new };
+    let theirs = NewJob { key: TypeKey { tenant: globex(), ..key("their/one") }, ..job(TYPES + 4) };
+    store
+        .add([
+            least(hidden(job_of("the/one", TYPES + 1)), 2),
+            least(job_of("the/one", TYPES + 2), 2),
+            least(hidden(job_of("another/one", TYPES + 3)), 1),
+            hidden(theirs),
+        ])
+        .await;
+    let theirs = Take { tenant: globex(), ..with_hidden(1, 0) };
+    let took = store.job_take(theirs).await.unwrap();
+    assert_eq!(taken_numbers(&took), [TYPES + 4], "types of others are not in the way");
+    let mut wanted = Take { names: glob("*one"), ..with_hidden(9, 0) };
+    let mut taken = Vec::new();
+    for _ in 0..TYPES {
+        let took = store.job_take(wanted.clone()).await.unwrap();
+        taken.extend(taken_numbers(&took));
+        let is_end = took.given.is_empty() && took.next.is_none();
+        wanted.after = took.next;
+        if is_end {
+            taken.sort();
+            assert_eq!(taken, [TYPES + 1, TYPES + 2, TYPES + 3]);
+            return;
+        }
+    }
+    panic!("the search does not come to an end");
 }
 
 pub async fn a_hidden_job_stays_hidden(harness: &dyn Harness) {

@@ -81,6 +81,14 @@ pub async fn an_id_is_taken_once_in_a_batch(harness: &dyn Harness) {
     assert_eq!(store.get(1).await.key, key("t"));
 }
 
+pub async fn an_id_whose_job_was_held_back_is_free_in_the_same_batch(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let keyed = |number| NewJob { unique: Some("key".into()), ..job(number) };
+    let answers = store.insert([keyed(1), keyed(2), job_of("other", 2), job(2)]).await;
+    assert_eq!(answers, [Inserted::New, Inserted::Held(id(1)), Inserted::New, Inserted::Duplicate]);
+    assert_eq!(store.get(2).await.key, key("other"));
+}
+
 pub async fn an_id_is_taken_once_across_tenants(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;

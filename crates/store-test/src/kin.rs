@@ -18,7 +18,8 @@ pub(crate) fn ask(
     decide: impl Fn(usize, &FamilyView) -> Result<Decision, Refusal> + Send + Sync + 'static,
 ) -> Ask {
     let (tenant, durability) = (acme(), Durability::Relaxed);
-    Ask { tenant, targets, decide: Arc::new(decide), durability }
+    let decide = Arc::new(move |index, seen: &FamilyView, _| decide(index, seen));
+    Ask { tenant, targets, decide, durability }
 }
 
 /// A decision that does not depend on what it is shown.

@@ -40,6 +40,7 @@ suite! { $
         s0_25_a_repeated_insert_changes_nothing
         a_repeated_insert_does_not_revive_an_ended_job
         an_id_is_taken_once_in_a_batch
+        an_id_whose_job_was_held_back_is_free_in_the_same_batch
         an_id_is_taken_once_across_tenants
         an_empty_insert_is_harmless
         types_come_into_being_by_themselves
@@ -235,11 +236,11 @@ suite! { $
     waiting {
         what_changed_is_told_in_pages_in_the_order_of_the_changes
         a_type_that_opens_again_has_a_new_revision
-        a_type_whose_jobs_were_cancelled_is_told_of_when_it_opens_again
+        a_type_whose_jobs_were_cancelled_is_reported_when_it_opens_again
         a_change_of_handler_settings_or_suspension_is_told
         types_without_a_handler_are_left_out_when_nobody_asks_for_them
-        the_types_without_a_handler_are_told_of_those_asked_for
-        a_tenant_with_very_many_changes_is_cut_and_others_are_told_of
+        the_types_without_a_handler_are_reported_of_those_asked_for
+        a_tenant_with_very_many_changes_is_cut_and_others_are_reported
         types_that_closed_meanwhile_take_no_place_in_a_look
         tenants_come_one_after_the_other_each_with_its_first_types
         the_next_types_of_a_tenant_come_behind_a_name
@@ -251,7 +252,7 @@ suite! { $
         every_end_of_an_attempt_gives_its_place_back
         a_smaller_concurrency_waits_for_those_that_run
         picks_of_one_claim_share_a_concurrency
-        what_a_claim_had_no_room_for_is_told_of_again
+        what_a_claim_had_no_room_for_is_reported_again
     }
     count {
         s0_47_only_types_that_can_run_now_are_waiting
@@ -431,6 +432,7 @@ suite! { $
         very_many_pieces_without_a_job_go_with_several_purges
     }
     decide {
+        a_decision_gets_the_stores_time
         a_decision_sees_a_job_with_its_family
         a_decision_sees_the_lease_and_how_long_jobs_are_kept
         a_decision_sees_only_jobs_of_its_tenant
@@ -513,6 +515,7 @@ suite! { $
         a_hidden_job_counts_as_deferred
         a_take_that_asks_for_them_gets_them_in_their_place
         named_types_give_theirs_too
+        hidden_jobs_are_found_among_very_many_hidden_types
         a_hidden_job_stays_hidden
         a_hidden_job_that_nobody_wants_is_given_up
     }

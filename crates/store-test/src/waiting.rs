@@ -60,7 +60,7 @@ pub async fn a_type_that_opens_again_has_a_new_revision(harness: &dyn Harness) {
 }
 
 /// Also when its jobs left it without a claim, which would have found it empty.
-pub async fn a_type_whose_jobs_were_cancelled_is_told_of_when_it_opens_again(
+pub async fn a_type_whose_jobs_were_cancelled_is_reported_when_it_opens_again(
     harness: &dyn Harness,
 ) {
     let store = Subject::fresh(harness).await;
@@ -118,7 +118,7 @@ pub async fn types_without_a_handler_are_left_out_when_nobody_asks_for_them(harn
     assert_eq!(names(&store.type_next(of, 9).await.unwrap()), ["handled"]);
 }
 
-pub async fn the_types_without_a_handler_are_told_of_those_asked_for(harness: &dyn Harness) {
+pub async fn the_types_without_a_handler_are_reported_of_those_asked_for(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job_of("bare", 1), job_of("handled", 2), job_of("other", 3)]).await;
     handle(&store, 100, &key("handled")).await;
@@ -134,7 +134,7 @@ pub async fn the_types_without_a_handler_are_told_of_those_asked_for(harness: &d
     assert!(store.type_unhandled(Vec::new()).await.unwrap().is_empty());
 }
 
-pub async fn a_tenant_with_very_many_changes_is_cut_and_others_are_told_of(harness: &dyn Harness) {
+pub async fn a_tenant_with_very_many_changes_is_cut_and_others_are_reported(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     for handled in [false, true] {
         let from = store.waiting(NOW).await.newest;
@@ -403,7 +403,7 @@ pub async fn picks_of_one_claim_share_a_concurrency(harness: &dyn Harness) {
 
 /// A claim takes a bounded number of jobs; a caller that asked for more must learn that there are
 /// more.
-pub async fn what_a_claim_had_no_room_for_is_told_of_again(harness: &dyn Harness) {
+pub async fn what_a_claim_had_no_room_for_is_reported_again(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let most = BATCH_JOBS_MAX as i64;
     store.add((1..=most).map(|n| job_of("very many", n))).await;

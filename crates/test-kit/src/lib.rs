@@ -5,6 +5,7 @@
 //! - `process`: programs that end with the test, also when it fails.
 //! - `port`: ports that no other test has.
 //! - `folder`: a test's own files.
+//! - `log`: what a test logs.
 //! - `http`: a client that sends exactly the given bytes.
 //! - `corpus`: the inputs of fuzz targets, and changes of them.
 
@@ -14,6 +15,7 @@
 pub mod corpus;
 pub mod folder;
 pub mod http;
+pub mod log;
 pub mod port;
 pub mod process;
 pub mod wait;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, ThreadId};
 
 use tracing::field::{Field, Visit};
@@ -20,6 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt as fmt_layer};
 
 use windlass_core::Clock;
+use windlass_core::sync::lock;
 use windlass_core::time::SystemClock;
 
 use crate::config::{Log, LogFormat};
@@ -115,7 +116,7 @@ impl Waiting {
 
 impl LogBuffer {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("nothing panics while it holds this lock")
+        lock(&self.waiting)
     }
 
     fn push(&self, line: &[u8]) {
@@ -130,7 +131,7 @@ impl LogBuffer {
             return;
         }
         while waiting.bytes.len() >= BUFFER_BYTES_MAX && !waiting.closed {
-            waiting = self.changed.wait(waiting).expect("nothing panics while it holds this lock");
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         let was_empty = waiting.bytes.is_empty();
         waiting.bytes.extend_from_slice(line);
@@ -147,8 +148,7 @@ impl LogBuffer {
                 if waiting.closed {
                     return;
                 }
-                waiting =
-                    self.changed.wait(waiting).expect("nothing panics while it holds this lock");
+                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
             std::mem::swap(&mut taken, &mut waiting.bytes);
             drop(waiting);

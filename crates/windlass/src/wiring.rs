@@ -294,6 +294,8 @@ fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
 /// How long segments of the journal are kept for a store that may forget what it has confirmed, as
 /// a server does that fails over to a standby which had not received everything.
 const JOURNAL_KEEP: Duration = Duration::from_secs(300);
+/// How often a daemon compares its position with that of a store that may forget.
+const JOURNAL_CHECK: Duration = Duration::from_secs(30);
 
 fn engine_options(
     config: &Config,
@@ -335,6 +337,7 @@ fn engine_options(
         stop_grace: config.stop_grace,
         journal_segment_bytes_max: config.journal_segment_bytes_max,
         journal_keep: if store_forgets { JOURNAL_KEEP } else { Duration::ZERO },
+        journal_check: JOURNAL_CHECK,
         seed: fastrand::u64(..),
     }
 }

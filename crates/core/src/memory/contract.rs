@@ -185,6 +185,7 @@ impl Settles for MemoryStore {
         settlements: Arc<[Settlement]>,
         durability: Durability,
     ) -> Result<SettleAnswer, Error> {
+        self.before("job_settle").await;
         self.undamaged(&settlements)?;
         Ok(self.open()?.durable(durability).job_settle(&settlements))
     }
@@ -243,12 +244,14 @@ impl Decides for MemoryStore {
 #[async_trait]
 impl Reads for MemoryStore {
     async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
+        self.before("job_get").await;
         let state = self.open()?;
         let with_progress = |row: &Row| Job { progress: row.progress.clone(), ..row.job.clone() };
         Ok(state.row(tenant, id).map(with_progress))
     }
 
     async fn job_typed(&self, tenant: &Tenant, id: JobId) -> Result<Option<TypedJob>, Error> {
+        self.before("job_typed").await;
         self.undamaged_job(id)?;
         let state = self.open()?;
         let Some(row) = state.row(tenant, id) else { return Ok(None) };
@@ -258,19 +261,23 @@ impl Reads for MemoryStore {
     }
 
     async fn job_full(&self, tenant: &Tenant, id: JobId) -> Result<Option<FullJob>, Error> {
+        self.before("job_full").await;
         let state = self.open()?;
         Ok(state.row(tenant, id).map(|row| state.full_job(row)))
     }
 
     async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error> {
+        self.before("job_result").await;
         Ok(self.open()?.row(tenant, id).and_then(|row| row.result.clone()))
     }
 
     async fn job_log(&self, tenant: &Tenant, id: JobId) -> Result<Option<Vec<AttemptLog>>, Error> {
+        self.before("job_log").await;
         Ok(self.open()?.row(tenant, id).map(|row| row.logs.clone()))
     }
 
     async fn job_payload(&self, tenant: &Tenant, id: JobId) -> Result<Option<Payload>, Error> {
+        self.before("job_payload").await;
         Ok(self.open()?.row(tenant, id).map(|row| row.payload.clone()))
     }
 
@@ -309,6 +316,7 @@ impl Handlers for MemoryStore {
         key: &TypeKey,
         version: Option<HandlerId>,
     ) -> Result<Option<Handler>, Error> {
+        self.before("handler_get").await;
         Ok(self.open()?.handler_get(key, version))
     }
 

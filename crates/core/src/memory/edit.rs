@@ -52,7 +52,7 @@ impl State {
         changes: &mut Changes,
     ) -> Result<Option<JobId>, Error> {
         let seen = self.seen(&ask.tenant, target);
-        let decision = ask.decision(index, &seen)?;
+        let decision = ask.decision(index, &seen, self.now)?;
         for edit in &decision.edits {
             self.carry_out(edit, changes)?;
         }

@@ -40,8 +40,8 @@ pub(super) struct Faults {
 }
 
 impl MemoryStore {
-    /// A test aid: from now on, `payload_put`, `idempotency_get`, `type_named`, `job_claim`,
-    /// `job_take`, `secret_put` and `secret_reseal` wait for what this returns for their name.
+    /// A test aid: from now on, the calls with `before` wait for what this returns for their name:
+    /// some writes, and all that a change of a job may read or write.
     pub fn set_hook<F>(&self, before: impl Fn(&'static str) -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,

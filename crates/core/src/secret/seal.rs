@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_or_missing_byte_is_noticed() {
+    fn every_changed_or_missing_byte_is_reported() {
         let ring = KeyRing::random().unwrap();
         let secret = sealed(&ring, "x");
         let whole = secret.sealed.as_stored().to_vec();

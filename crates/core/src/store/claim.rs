@@ -20,14 +20,14 @@ pub trait Claims: Send + Sync {
     /// by one, and the token is the claim's. Suspended types and hidden jobs are skipped. So are
     /// jobs whose `expires_at` is not after the store's time: `Changes::job_give_up` ends them. No
     /// more jobs of a type are claimed than its `concurrency` allows to run, and its `rate` to
-    /// start now (`rate::Spent`), on all daemons together. A job goes to one caller only. Payloads are included unless they are in pieces; a
-    /// claim ends with the job whose payload brings them to `payload_bytes_max` together. A store
-    /// that makes very many due jobs ready, or skips very many expired ones, step by step chooses
-    /// among those that it has come to, and returns nothing only when none of the picks has a job
-    /// to claim now. `Error::Conflict`, and nothing is claimed, if the claim is on the beat of a number
-    /// that is not (or no longer) the caller's, or if a job had a larger token before: the tokens
-    /// of a job only grow. `Error::Unavailable` if that number has run out and was not renewed yet:
-    /// other daemons may break leases on it.
+    /// start now (`rate::Spent`), on all daemons together. A job goes to one caller only. Payloads
+    /// are included unless they are in pieces; a claim ends with the job whose payload brings them
+    /// to `payload_bytes_max` together. A store that makes very many due jobs ready, or skips very
+    /// many expired ones, step by step chooses among those that it has come to, and returns nothing
+    /// only when none of the picks has a job to claim now. `Error::Conflict`, and nothing is
+    /// claimed, if the claim is on the beat of a number that is not (or no longer) the caller's, or
+    /// if a job had a larger token before: the tokens of a job only grow. `Error::Unavailable` if
+    /// that number has run out and was not renewed yet: other daemons may break leases on it.
     async fn job_claim(&self, claim: Claim) -> Result<ClaimAnswer, Error>;
 
     /// Renews leases, even expired ones that have not been broken, and gives them an expiry of

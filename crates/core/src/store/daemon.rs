@@ -35,7 +35,7 @@ pub trait Daemons: Send + Sync {
     /// Every sysid whose lease has not expired.
     async fn sysid_list(&self) -> Result<Vec<Sysid>, Error>;
 
-    /// Daemons that have said something of themselves, by number and journal, behind `after`: those
+    /// Daemons that have reported their state, by number and journal, behind `after`: those
     /// whose beat lasts, and those that are gone. One that gave its number back is not among them,
     /// unless its journal has jobs left. Others that are gone are forgotten when a number is
     /// reserved: those whose journal has no jobs left after `DAEMON_GONE_RETENTION`, and all after

@@ -78,7 +78,7 @@ pub(super) fn handed_out(taken: TakenJob) -> HandedOut {
     HandedOut { taken: Taken { before, after }, counted: payload.is_some() }
 }
 
-/// The reply is still being written: a client that reads slowly gets the jobs alone.
+/// The reply is still being written: no other worker gets the jobs while their client reads slowly.
 pub(super) async fn hold(door: &Bedrock, handed_out: &[HandedOut]) {
     if let Err(error) = door.engine.renew_all(leases(handed_out), DELIVERY_LEASE).await {
         tracing::warn!(%error, "cannot hold jobs whose reply is being written");

@@ -197,13 +197,13 @@ impl Bedrock {
         Bedrock { engine, tenant, version, crashed: Arc::default() }
     }
 
-    /// Asks the store with a decision whose refusals are replies of the protocol.
+    /// Asks the store with a decision whose refusals are replies of the protocol. It gets the
+    /// store's time, as one on taken jobs does.
     async fn decide<F>(&self, targets: Vec<Target>, decide: F) -> Result<Decided, Refusal>
     where
         F: Fn(usize, &FamilyView, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
     {
-        let now = self.engine.now();
-        let decide = move |index: usize, seen: &FamilyView| {
+        let decide = move |index: usize, seen: &FamilyView, now: Timestamp| {
             decide(index, seen, now).map_err(|refusal| refusal.0)
         };
         Ok(self.engine.decide(&self.tenant, targets, Arc::new(decide)).await?)

@@ -71,11 +71,10 @@ impl World {
     where
         F: Fn(&FamilyView, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
     {
-        let now = self.now;
         let ask = Ask {
             tenant: self.tenant.clone(),
             targets: vec![target],
-            decide: Arc::new(move |_, seen| decide(seen, now).map_err(|no| no.0)),
+            decide: Arc::new(move |_, seen, now| decide(seen, now).map_err(|no| no.0)),
             durability: Durability::Relaxed,
         };
         match self.store.job_decide(ask).await {
@@ -110,7 +109,6 @@ impl World {
 
     async fn take(&self, limit: u32) -> TakeAnswer {
         let claimant = Claimant { owner: Sysid::FIRST, token: Token(1) };
-        let now = self.now;
         let take = Take {
             tenant: self.tenant.clone(),
             names: Names::Glob("*".into()),
@@ -120,7 +118,7 @@ impl World {
             payload_bytes_max: u64::MAX,
             after: None,
             claimant,
-            decide: Arc::new(move |whole, claimant, _| hand_out(whole, false, claimant, now)),
+            decide: Arc::new(move |whole, claimant, now| hand_out(whole, false, claimant, now)),
         };
         self.store.job_take(take).await.unwrap()
     }

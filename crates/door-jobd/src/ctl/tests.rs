@@ -81,6 +81,23 @@ fn a_server_that_does_not_answer_is_waited_for_until_the_time_out() {
     assert_eq!(answer.unwrap_err(), error);
 }
 
+/// Masters of the original never answer these two.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_does_not_answer_is_waited_for_until_the_default_time_out() {
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = mute.local_addr().unwrap().port().to_string();
+    for command in ["pause", "continue"] {
+        let words = ["--master", "--port", &port, command, "a"].map(str::to_owned);
+        let args = Args::parse(&words).unwrap();
+        let target = Target::read(&args, None).unwrap();
+        let began = tokio::time::Instant::now();
+        let answer = execute(&target, command, &args.words[1..], &Log::quiet()).await;
+        let error = format!("No answer from 127.0.0.1:{port} within 30 seconds (see --timeout).");
+        assert_eq!(answer.unwrap_err(), error);
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_connection_failure() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -81,7 +81,7 @@ pub(crate) async fn query(
             };
             sql.query(ask)
         };
-        let asked = shared.daemon.tokens.claim(shared.store.as_ref(), under).await;
+        let asked = shared.daemon.tokens.with_token(shared.store.as_ref(), under).await;
         let answer = asked.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
             announce_added(&shared, moved, shared.clock.since(began));

@@ -1,6 +1,5 @@
 //! Claim: takes waiting jobs under leases. This module serves the dispatcher, pulling workers, and
-//! doors with a decision of their own; the last of these do not go through `claim` below (see
-//! `take`).
+//! doors with a decision of their own (see `take`); takes do not use `claim`.
 //!
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐
@@ -8,8 +7,8 @@
 //!   take ──────── names and a decision ─► job_take
 //! ```
 //!
-//! **Limits.** The store counts a type's `concurrency` and `rate` within the claim, so they hold for
-//! all kinds of claims and all daemons. Its answer says which types rest now, and the scheduler
+//! **Limits.** The store counts a type's `concurrency` and `rate` within the claim, so they hold
+//! for all kinds of claims and all daemons. Its answer says which types rest now, and the scheduler
 //! leaves these alone until then. A `Reservation` is a claim's share of a type: jobs on which no
 //! other claim counts, and a slot for a batch. Dropping it returns what was not used, whatever
 //! happened to the claim.
@@ -112,7 +111,7 @@ async fn claim_picks(
             Ok((claimed?, under_way))
         }
     };
-    tokens.claim(store, claim).await
+    tokens.with_token(store, claim).await
 }
 
 /// One pick per type, however many reservations it has.

@@ -64,7 +64,7 @@ async fn claim_now(
         }
         let hold = Hold::For(wish.lease);
         let claimed = super::claim(&shared, reservations, hold, PULL_PAYLOAD_BYTES_MAX).await;
-        // Not on the beat, so no beat takes these for jobs that nobody runs.
+        // These leases are not on the beat, so it does not check them against the running table.
         let (filled, _) = claimed.map_err(store_error)?;
         let claimed: Vec<Claimed> = filled.into_iter().flat_map(|(jobs, _)| jobs).collect();
         if !claimed.is_empty() {

@@ -1,4 +1,5 @@
-//! Reservations: what a claim may use of a type. Dropping one returns what was not used.
+//! Reservations: a claim's share of a type's rate and slots. Dropping one returns what was not
+//! used.
 
 use std::sync::Arc;
 

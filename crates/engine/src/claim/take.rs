@@ -56,7 +56,7 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Looked<TakeAnsw
             let abandoned = &shared.daemon.abandoned;
             async move { abandoned.note_unanswered(token, took.await) }
         };
-        let answer = shared.daemon.tokens.claim(store, under).await.map_err(store_error)?;
+        let answer = shared.daemon.tokens.with_token(store, under).await.map_err(store_error)?;
         taken(&shared, &answer);
         if !answer.given.is_empty() || answer.kept > 0 {
             return Ok(Looked::Found(answer));

@@ -6,8 +6,8 @@
 //! late owner.
 //!
 //! Claims are tracked here until they are answered, and those of the dispatcher until their jobs
-//! are in the running table. So comparing the store's leases with our running jobs does not take
-//! them for orphans, and a cancel finds a job that is about to run.
+//! are in the running table, so that the check of leases against running jobs does not mistake them
+//! for orphans, and a cancel finds a job that is about to run.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -54,7 +54,7 @@ impl Tokens {
 
     /// Calls `claim` with a token that no other claim has, and again with another one if the store
     /// refuses it, because a job had a larger one.
-    pub(crate) async fn claim<T, F: Future<Output = Result<T, Error>>>(
+    pub(crate) async fn with_token<T, F: Future<Output = Result<T, Error>>>(
         &self,
         store: &dyn Store,
         claim: impl Fn(Token) -> F,

@@ -48,7 +48,7 @@ pub(crate) async fn untake(
     let targets = taken.iter().map(|taken| Target::Job(taken.after.id)).collect();
     let leases = taken.iter().filter_map(|taken| taken.after.lease);
     let tokens: BTreeSet<Token> = leases.map(|lease| lease.token).collect();
-    let decide: Decide = Arc::new(move |index, seen| {
+    let decide: Decide = Arc::new(move |index, seen, _| {
         let undone = seen.job.as_ref().and_then(|now| {
             let job = without(&taken[index], &now.job)?;
             let payload = payload(index, &now.payload);

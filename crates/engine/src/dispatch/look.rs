@@ -26,8 +26,8 @@ const DRY_TENANTS_MAX: usize = 64;
 /// Short tenants that get more types in one look, and how many types each.
 const SHORT_TENANTS_MAX: usize = 64;
 const NEXT_TYPES: usize = 32;
-/// Between polls of a store that tells of other daemons' work: what it told may have been lost, on
-/// a connection that only seems to be there.
+/// Between polls of a store that notifies of other daemons' work: a notification may be lost on a
+/// half-open connection.
 const HINTED_POLL: Duration = Duration::from_secs(5);
 /// The pause after a failed look.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);

@@ -125,9 +125,9 @@ impl Dispatch {
     async fn claim_and_start(&self, reservations: Vec<Reservation>) -> Result<(), store::Error> {
         let shared = &self.shared;
         let hold = Hold::Beat(shared.daemon.grant.boot);
-        // Under way until all claimed jobs are in the running table.
-        let claimed = claim::claim(shared, reservations, hold, PAYLOAD_BYTES_MAX).await?;
-        let (filled, _under_way) = claimed;
+        // The guard keeps the claim under way until all claimed jobs are in the running table.
+        let (filled, _under_way) =
+            claim::claim(shared, reservations, hold, PAYLOAD_BYTES_MAX).await?;
         for (jobs, slot) in filled {
             if let Some(slot) = slot {
                 start::start(shared, &self.batches, slot, jobs).await;

@@ -82,7 +82,7 @@ impl BatchReports {
     }
 
     /// The started jobs may have caused the panic, or the first job if none was started. Their
-    /// attempts count, so that a job that always panics ends at last. The others are released.
+    /// attempts count, so that a job that always panics eventually ends. The others are released.
     pub(super) async fn after_panic(&self, left: Vec<AttemptId>) {
         let started = |id: &AttemptId| self.shared.running.get(*id).is_some_and(|job| job.started);
         let any_started = left.iter().any(started);

@@ -139,6 +139,7 @@ impl Service for ClockWatch {
 mod tests {
     use super::*;
     use windlass_core::time::ManualClock;
+    use windlass_test_kit::log::Logged;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -153,7 +154,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_step_is_counted_once_with_its_direction_and_time_that_passes_is_none() {
+    async fn a_step_is_logged_and_counted_once_and_time_that_passes_is_none() {
+        let logged = Logged::start();
+        let lines = || logged.lines("the clock was set");
         let clock = Arc::new(ManualClock::at(Timestamp(1_800_000_000_000)));
         let metrics = Arc::new(Metrics::default());
         let mut watch = ClockWatch::new(clock.clone(), metrics.clone());
@@ -166,17 +169,24 @@ mod tests {
             look_again(&mut watch).await;
         }
         assert_eq!(counted(&metrics), [0, 0], "hours passed on both clocks");
+        assert!(lines().is_empty());
 
         clock.set(clock.now() - HOUR);
         look_again(&mut watch).await;
         look_again(&mut watch).await;
         assert_eq!(counted(&metrics), [0, 1]);
 
-        clock.set(clock.now() + HOUR);
+        clock.set(clock.now() + 2 * HOUR);
         look_again(&mut watch).await;
         clock.advance(HOUR);
         look_again(&mut watch).await;
         assert_eq!(counted(&metrics), [1, 1]);
+        let fields = [r#"direction="back" by="1h""#, r#"direction="forward" by="2h""#];
+        let lines = lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for (line, fields) in lines.iter().zip(fields) {
+            assert!(line.starts_with("WARN") && line.ends_with(fields), "{line}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Keep: leases of workers that never renew them. They are taken for a short time; once a worker
-//! has received its job, they are made to last for ever, many in one change.
+//! has received its job, they are made permanent, many in one change.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Soon makes these leases last for ever. A lease that is lost by then stays lost.
+/// Queues these leases to be made permanent. A lease that is lost by then stays lost.
 pub(crate) async fn keep(shared: &Shared, leases: Vec<LeaseRef>) {
     if !shared.keep_queue.put(&leases)
         && let Err(error) = renew(shared, &leases).await

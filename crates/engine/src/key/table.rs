@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_key_is_noticed_by_those_who_wait() {
+    async fn the_end_of_a_key_is_reported_to_those_who_wait() {
         let stage = Stage::new();
         let (key, other) = (stage.make(None).await, stage.make(None).await);
         let short = stage.make(Some(Duration::from_secs(5))).await;

@@ -152,8 +152,8 @@ struct Entry {
     batches_running: BTreeMap<HandlerId, usize>,
     /// The priority of its most urgent job at the last claim.
     front: Option<Priority>,
-    /// The claim of a batch is under way, and the type has a rate: only the answer says whether more
-    /// of its jobs may start.
+    /// The claim of a batch is under way, and the type has a rate: only the answer says whether
+    /// more of its jobs may start.
     starts_asked: bool,
     /// Picks since it entered the window.
     picks: u32,

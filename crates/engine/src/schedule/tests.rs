@@ -703,7 +703,7 @@ fn an_answer_that_is_not_taken_is_asked_for_again() {
 }
 
 #[test]
-fn a_handler_that_was_told_of_meanwhile_is_not_taken_for_gone() {
+fn a_handler_that_was_reported_meanwhile_is_not_taken_for_gone() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
     let t = key("a", "t");
     let last_report = scheduler.last_report(&t);

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::dispatch::running::tests::attempt;
 
-    /// The verdict on an attempt that emitted `adds` jobs of `bytes` bytes each.
+    /// The settlement of an attempt that emitted `adds` jobs of `bytes` bytes each.
     fn item(adds: usize, bytes: usize) -> SettleItem {
         let running = attempt(1, 1);
         let (id, key) = (JobId::new(2).unwrap(), running.job.key.clone());

@@ -7,11 +7,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use windlass_core::memory::MemoryStore;
-use windlass_core::{JobId, State, Sysid};
+use windlass_core::{JobId, State, Sysid, TypeKey};
 use windlass_engine::Options;
+use windlass_test_kit::log::Logged;
 use windlass_test_kit::wait::{in_time, pause};
 
 use crate::ended;
+use crate::fake::disk::{BadDisk, Failing};
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::ingest::{large, payload_files};
 
@@ -45,6 +47,19 @@ async fn dead_journal(store: &Arc<MemoryStore>, number: u16) -> (TempDir, Vec<Jo
     (data, ids)
 }
 
+/// Jobs of journals that are taken over.
+async fn all_finish(daemon: &Daemon, t: &TypeKey, ids: Vec<JobId>) {
+    for id in ids {
+        let taken_over = async {
+            while daemon.engine.job(&t.tenant, id).await.is_err() {
+                pause().await;
+            }
+        };
+        in_time("the job is taken over", taken_over).await;
+        assert_eq!(ended(daemon, t, id).await, State::Finished);
+    }
+}
+
 #[tokio::test]
 async fn a_journal_that_cannot_be_read_keeps_no_other_from_being_taken_over() {
     let store = Arc::new(MemoryStore::default());
@@ -67,15 +82,7 @@ async fn a_journal_that_cannot_be_read_keeps_no_other_from_being_taken_over() {
         options.lease = Duration::from_millis(100);
     })
     .await;
-    for id in good {
-        let taken_over = async {
-            while daemon.engine.job(&t.tenant, id).await.is_err() {
-                pause().await;
-            }
-        };
-        in_time("the job is taken over", taken_over).await;
-        assert_eq!(ended(&daemon, &t, id).await, State::Finished);
-    }
+    all_finish(&daemon, &t, good).await;
 
     let ready = daemon.engine.readiness().await;
     let words = "the journal of daemon 3 cannot be taken over";
@@ -85,6 +92,46 @@ async fn a_journal_that_cannot_be_read_keeps_no_other_from_being_taken_over() {
     assert!(left[0].why.contains("is damaged"), "{left:?}");
     let metrics = daemon.engine.metrics_text().await;
     assert!(metrics.lines().any(|line| line == "windlass_journals_left 1"), "{metrics}");
+}
+
+/// A disk that fails, and rights that are missing, as damage does.
+#[tokio::test]
+async fn journals_that_the_system_refuses_to_read_keep_no_other_from_being_taken_over() {
+    const EIO: u16 = 2;
+    const EACCES: u16 = 4;
+    let logged = Logged::start();
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+    let data = tempfile::tempdir().unwrap();
+    let of = |number: u16| data.path().join(format!("journal/{number}"));
+    let mut good = Vec::new();
+    std::fs::create_dir(data.path().join("journal")).unwrap();
+    for number in 1..=5 {
+        let (dead, ids) = dead_journal(&store, number).await;
+        std::fs::rename(dead.path().join(format!("journal/{number}")), of(number)).unwrap();
+        if ![EIO, EACCES].contains(&number) {
+            good.extend(ids);
+        }
+    }
+    let bad = vec![(of(EIO), Failing::Reads, 5), (of(EACCES), Failing::Everything, 13)];
+    let daemon = Daemon::start_on_disk(data, store.clone(), BadDisk { bad }, |options| {
+        options.sysid = Sysid::new(7);
+        options.lease = Duration::from_millis(100);
+    })
+    .await;
+    all_finish(&daemon, &t, good).await;
+
+    let left = daemon.engine.status().await.journals_left;
+    let sysids: Vec<_> = left.iter().filter_map(|left| left.sysid).collect();
+    assert_eq!(sysids, [EIO, EACCES].map(|number| Sysid::new(number).unwrap()));
+    let metrics = daemon.engine.metrics_text().await;
+    assert!(metrics.lines().any(|line| line == "windlass_journals_left 2"), "{metrics}");
+    let lines = logged.lines("a dead daemon's journal cannot be taken over");
+    assert_eq!(lines.len(), 2, "each of them once, however often it is tried: {lines:?}");
+    let words = [(EIO, "Input/output error"), (EACCES, "Permission denied")];
+    for ((number, why), line) in words.into_iter().zip(lines) {
+        assert!(line.starts_with("ERROR"), "{line}");
+        assert!(line.contains(&format!("journal={number} ")) && line.contains(why), "{line}");
+    }
 }
 
 /// The file system does not say what it is.

@@ -253,7 +253,7 @@ async fn a_job_that_was_requested_again_while_its_claim_is_answered_can_be_cance
 
 /// A door's decision that ends a job.
 fn finish() -> Decide {
-    Arc::new(|_, seen| {
+    Arc::new(|_, seen, _| {
         let job = seen.job.as_ref().unwrap().job.clone();
         let job = Job { state: State::Finished, lease: None, ..job };
         let put = Put { job, payload: None, purge_at: None };

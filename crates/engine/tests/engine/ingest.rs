@@ -127,7 +127,7 @@ async fn a_change_of_a_job_that_is_in_the_store_does_not_wait_for_the_journal() 
     engine.job_cancel(&t.tenant, there).await.unwrap();
     engine.job_retry(&t.tenant, there).await.unwrap();
     assert!(engine.full_job(&t.tenant, there).await.unwrap().is_some());
-    let nothing: Decide = Arc::new(|_, seen| {
+    let nothing: Decide = Arc::new(|_, seen, _| {
         assert!(seen.job.is_some());
         Ok(Decision { edits: Vec::new(), id: None })
     });

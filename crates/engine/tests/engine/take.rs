@@ -55,7 +55,7 @@ async fn take_now(engine: &Engine, name: &str) -> Vec<JobId> {
 
 /// Ends a job, whatever worker has it.
 async fn finish(engine: &Engine, id: JobId) {
-    let decide: Decide = Arc::new(|_, seen| {
+    let decide: Decide = Arc::new(|_, seen, _| {
         let job = seen.job.as_ref().ok_or(Refusal::new(404, "no job"))?.job.clone();
         let job = Job { state: State::Finished, lease: None, ..job };
         let put = Put { job, payload: None, purge_at: Some(Timestamp::NEVER) };
@@ -296,7 +296,7 @@ async fn a_decision_sees_what_was_just_added_and_may_refuse_in_its_own_words() {
     let t: TypeKey = key("acme", "t");
     let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
     let refuse: Decide =
-        Arc::new(|_, seen| Err(Refusal::new(404, format!("it is {}", seen.job.is_some()))));
+        Arc::new(|_, seen, _| Err(Refusal::new(404, format!("it is {}", seen.job.is_some()))));
     let refused = daemon.engine.decide(&t.tenant, vec![Target::Job(id)], refuse.clone()).await;
     assert_eq!(refused, Err(Error::Refused(Refusal::new(404, "it is true"))));
     let others = key("other", "t").tenant;

@@ -49,7 +49,7 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
 
 /// Another client changes the job.
 async fn update(daemon: &Daemon, id: JobId, change: impl Fn(&mut Job) + Send + Sync + 'static) {
-    let update: Decide = Arc::new(move |_, seen| {
+    let update: Decide = Arc::new(move |_, seen, _| {
         let mut job = seen.job.as_ref().ok_or(Refusal::new(404, "no job"))?.job.clone();
         change(&mut job);
         let put = Put { job, payload: Some("new".into()), purge_at: None };

@@ -1,17 +1,19 @@
 //! Outside workers renew their leases, report progress and end their jobs; only the token of the
 //! lease counts.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use windlass_core::job::Token;
 use windlass_core::limit::PROGRESS_BYTES_MAX;
 use windlass_core::maxima::Above;
+use windlass_core::memory::MemoryStore;
 use windlass_core::store::LeaseRef;
 use windlass_core::{Job, Json, State, Status};
 use windlass_engine::Error;
 use windlass_engine::api::PullFinish;
 
-use crate::fake::{Daemon, jobs, key};
+use crate::fake::{Daemon, handler, jobs, key};
 use crate::{PATIENCE, wish};
 
 /// A daemon with one job that a worker has claimed.
@@ -94,4 +96,34 @@ async fn a_finish_has_its_result_and_ends_the_job_once() {
     daemon.engine.finish(finish(lease.clone())).await.unwrap();
     let view = daemon.engine.job(&lease.tenant, lease.id).await.unwrap();
     assert_eq!((view.job.state, view.result), (State::Finished, data));
+}
+
+/// The version of a handler never changes, so it is read once and kept.
+#[tokio::test]
+async fn a_finish_reads_the_store_once_before_it_writes() {
+    for has_handler in [false, true] {
+        let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+        let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+        daemon.engine.set_picking(false);
+        if has_handler {
+            daemon.engine.handler_set(&t, handler()).await.unwrap();
+        }
+        daemon.engine.add(&t, jobs(&["x", "y"]), None).await.unwrap();
+        let pulled = daemon.engine.claim(wish(&t, PATIENCE)).await.unwrap();
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        for pulled in &pulled {
+            calls.lock().unwrap().clear();
+            store.set_hook({
+                let calls = calls.clone();
+                move |call| {
+                    calls.lock().unwrap().push(call);
+                    std::future::ready(())
+                }
+            });
+            let lease = LeaseRef::of(&pulled.job).unwrap();
+            let finish = PullFinish { lease, status: Status::OK, data: Some(Json::string("x")) };
+            daemon.engine.finish(finish).await.unwrap();
+        }
+        assert_eq!(*calls.lock().unwrap(), ["job_typed", "job_settle"], "{has_handler}");
+    }
 }

@@ -34,7 +34,12 @@ use windlass_core::{
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Options, Parts, RealDisk};
+use windlass_journal::Disk;
 use windlass_test_kit::wait::in_time;
+
+use disk::BadDisk;
+
+pub mod disk;
 
 pub fn key(tenant: &str, name: &str) -> TypeKey {
     TypeKey::new(tenant, name).unwrap()
@@ -140,17 +145,41 @@ impl Daemon {
         clock: Arc<dyn Clock>,
         adjust: impl FnOnce(&mut Options),
     ) -> Daemon {
+        Daemon::start_parts(data, store, clock, Arc::new(RealDisk), adjust).await
+    }
+
+    pub async fn start_on_disk(
+        data: TempDir,
+        store: Arc<MemoryStore>,
+        disk: BadDisk,
+        adjust: impl FnOnce(&mut Options),
+    ) -> Daemon {
+        Daemon::start_parts(data, store, Arc::new(SystemClock), Arc::new(disk), adjust).await
+    }
+
+    /// Its threads log as this one does.
+    async fn start_parts(
+        data: TempDir,
+        store: Arc<MemoryStore>,
+        clock: Arc<dyn Clock>,
+        disk: Arc<dyn Disk>,
+        adjust: impl FnOnce(&mut Options),
+    ) -> Daemon {
         let runner = Arc::new(FakeRunner::default());
         let keys = MemoryKeys::default();
-        let (disk, seal_keys) = (Arc::new(RealDisk), Arc::new(keys.clone()));
+        let seal_keys = Arc::new(keys.clone());
         let parts = Parts { store, runner: runner.clone(), clock, disk, seal_keys };
         let mut options = Options::new(data.path().to_owned());
         options.lease = Duration::from_millis(500);
         options.seed = 0;
         adjust(&mut options);
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.unwrap();
+        let logs = tracing::dispatcher::get_default(Clone::clone);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .on_thread_start(move || std::mem::forget(tracing::dispatcher::set_default(&logs)))
+            .build()
+            .unwrap();
         let starting = Engine::start(parts, options, Arc::new(Metrics::default()));
         let engine = runtime.spawn(starting).await.unwrap().unwrap();
         Daemon { engine, runner, keys, runtime: Some(runtime), data: Some(data) }

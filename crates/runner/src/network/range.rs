@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_with_a_special_address_in_the_middle_is_noticed() {
+    fn a_network_with_a_special_address_in_the_middle_is_reported() {
         for text in ["8.0.0.0/5", "0.0.0.0/0", "10.1.2.3", "::/0", "fd00::/8", "2001:db8:1::/48"] {
             assert!(has_special(&text.parse().unwrap()), "{text}");
         }

@@ -166,7 +166,8 @@ async fn ended_jobs_are_counted_once_before_and_after_they_are_summed_up() {
     in_time("they are summed up", summed).await;
 }
 
-/// The second job ends right after the counts were summed up, when it is too early for the next sum.
+/// The second job ends right after the counts were summed up, when it is too early for the next
+/// sum.
 #[tokio::test]
 async fn the_last_ended_jobs_are_summed_up_although_none_follows_them() {
     let mut queue = Queue::open().await;

@@ -76,7 +76,7 @@ pub(crate) fn done(claimed: &Claimed) -> Settlement {
 }
 
 /// Each finds rows that contradict each other; see `assert_consistent`.
-const CHECKS: [&str; 8] = [
+const CHECKS: [&str; 9] = [
     "
         SELECT count(*) FROM type t
          WHERE ready     <> (SELECT count(*) FROM ready r WHERE r.type_id = t.id)
@@ -92,6 +92,11 @@ const CHECKS: [&str; 8] = [
         SELECT count(*) FROM type t
          WHERE (head_rank, head_run_at, head_tie) IS NOT (
                SELECT rank, run_at, tie FROM ready r WHERE r.type_id = t.id
+                ORDER BY rank, run_at, tie, id LIMIT 1)",
+    "
+        SELECT count(*) FROM type t
+         WHERE (hidden_rank, hidden_run_at, hidden_tie) IS NOT (
+               SELECT rank, run_at, tie FROM ready_hidden r WHERE r.type_id = t.id
                 ORDER BY rank, run_at, tie, id LIMIT 1)",
     "
         SELECT count(*) FROM job j

@@ -144,6 +144,8 @@ async fn of_read(store: &Subject, read: &Read) -> String {
         Read::Idempotency(tenant, key) => text(store.idempotency_get(tenant, key).await),
         Read::Journal(journal) => text(store.journal_position(*journal).await),
         Read::LeaseMine(owner, after) => text(store.lease_mine(*owner, *after, 3).await),
+        Read::LeaseClaimed(tokens) => text(store.lease_claimed(tokens.clone(), 3).await),
+        Read::Unhandled(keys) => text(store.type_unhandled(keys.clone()).await),
         Read::Sysids => {
             let mut sysids = store.sysid_list().await.unwrap();
             sysids.sort();

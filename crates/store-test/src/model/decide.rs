@@ -57,16 +57,15 @@ pub(super) struct DecidePlan {
     pub(super) tenant: Tenant,
     pub(super) plans: Vec<Plan>,
     pub(super) durability: Durability,
-    pub(super) now: Timestamp,
 }
 
 impl DecidePlan {
     pub(super) fn ask(&self) -> Ask {
-        let (plans, now) = (self.plans.clone(), self.now);
+        let plans = self.plans.clone();
         Ask {
             tenant: self.tenant.clone(),
             targets: plans.iter().map(Plan::target).collect(),
-            decide: Arc::new(move |index, seen| {
+            decide: Arc::new(move |index, seen, now| {
                 plans[index].decide(seen, now).map_err(|why| Refusal::new(index as u16, why))
             }),
             durability: self.durability,

@@ -22,7 +22,7 @@ impl World {
             plans.push(self.plan(&tenant, reference).await);
         }
         let durability = self.durability();
-        Op::Decide(DecidePlan { tenant, plans, durability, now: self.now })
+        Op::Decide(DecidePlan { tenant, plans, durability })
     }
 
     async fn plan(&mut self, tenant: &Tenant, reference: &Subject) -> Plan {

@@ -6,6 +6,7 @@
 //! free sysid is granted), the answers are normalised first: see `answer`.
 
 mod answer;
+mod changed;
 mod decide;
 mod kin;
 mod op;
@@ -21,6 +22,7 @@ use windlass_core::{Job, State};
 use crate::Harness;
 use crate::fixture::LEASE;
 use crate::fixture::{Subject, everything_of};
+use changed::Follower;
 use op::Op;
 use world::World;
 
@@ -71,6 +73,7 @@ pub async fn run(harness: &dyn Harness, seed: u64, steps: u32) {
         memory,
         handles,
         grants: Vec::new(),
+        followers: Default::default(),
         trace: Trace { seed, step: 0, ops: Vec::new() },
     };
     for step in 1..=steps {
@@ -97,6 +100,8 @@ struct Model {
     handles: Vec<Subject>,
     /// The grants of the reference and of the store under test for the same reservation.
     grants: Vec<(SysidGrant, SysidGrant)>,
+    /// Of the reference and of the store under test.
+    followers: [Follower; 2],
     trace: Trace,
 }
 
@@ -135,8 +140,16 @@ impl Model {
                 let expected = self.reference.boot_next().await;
                 assert_eq!(self.subject().boot_next().await, expected);
             }
+            Op::LookAtChanged => self.look_at_changed().await,
             op => self.compare(&op).await,
         }
+    }
+
+    async fn look_at_changed(&mut self) {
+        let subject = self.subject();
+        let [of_reference, of_subject] = &mut self.followers;
+        of_reference.look(&self.reference).await;
+        of_subject.look(&subject).await;
     }
 
     async fn compare(&mut self, op: &Op) {
@@ -164,6 +177,8 @@ impl Model {
         let undone = harness.undo_relaxed(self.handles[0].store.clone()).await;
         let Some(undone) = undone else { return };
         self.memory.undo_relaxed();
+        // A daemon begins again when revisions went back.
+        self.followers = Default::default();
         let handles = self.handles.len();
         self.handles = vec![Subject::of(harness, undone)];
         if handles > 1 {
@@ -225,6 +240,7 @@ impl Model {
 
     /// Everything that can be read.
     async fn compare_everything(&mut self) {
+        self.look_at_changed().await;
         for op in self.world.all_reads() {
             self.trace.note(format!("full comparison: {op:?}"));
             self.compare(&op).await;

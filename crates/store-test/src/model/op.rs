@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use windlass_core::handler::{HandlerSpec, TypeSettings};
-use windlass_core::job::Progress;
+use windlass_core::job::{Progress, Token};
 use windlass_core::store::{
     Add, Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, NamedLook,
     Renew, Requeue, Settlement, SysidReserve,
@@ -51,6 +51,8 @@ pub(super) enum Op {
         nth: usize,
     },
     BootNext,
+    /// A daemon looks at the types that changed since its last look.
+    LookAtChanged,
     Flush,
     /// The store loses what was not synced.
     Undo,
@@ -76,4 +78,6 @@ pub(super) enum Read {
     Journal(JournalId),
     Sysids,
     LeaseMine(Sysid, Option<JobId>),
+    LeaseClaimed(Vec<Token>),
+    Unhandled(Vec<TypeKey>),
 }

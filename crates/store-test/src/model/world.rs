@@ -120,6 +120,9 @@ impl World {
         }
         reads.extend((1..=SYSIDS_MAX).map(|number| Read::Journal(journal(number.into()))));
         reads.extend((1..=SYSIDS_MAX).map(|number| Read::LeaseMine(sysid(number), None)));
+        let tokens = self.leases.iter().map(|lease| lease.token).collect();
+        reads.push(Read::LeaseClaimed(tokens));
+        reads.push(Read::Unhandled(keys().collect()));
         reads.into_iter().map(Op::Read).collect()
     }
 
@@ -329,7 +332,7 @@ impl World {
     }
 
     fn read(&mut self) -> Op {
-        Op::Read(match self.random.u32(0..14) {
+        Op::Read(match self.random.u32(0..17) {
             0..2 => Read::Job(self.tenant(), self.id()),
             2 => Read::List(List {
                 tenant: self.tenant(),
@@ -345,6 +348,9 @@ impl World {
             9 => Read::LeaseMine(self.sysid(), self.maybe(World::id)),
             10 => Read::Ring,
             11..13 => self.named(),
+            13 => Read::LeaseClaimed(self.some(4, |world| world.lease().token)),
+            14 => Read::Unhandled(self.some(4, World::key)),
+            15 => return Op::LookAtChanged,
             _ => Read::Handlers(self.tenant()),
         })
     }

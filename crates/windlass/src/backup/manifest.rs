@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_reads_back_and_any_change_is_noticed() {
+    fn a_manifest_reads_back_and_any_change_is_reported() {
         let good = manifest(&["place", "payload/1-2.payload", "store.db"]);
         assert_eq!(parse(&good), Ok(good.clone()));
         let text = serde_json::to_string(&good).unwrap();

@@ -4,8 +4,8 @@
 //! acknowledgement.
 //!
 //! Cannot see: windows in which the store may have forgotten what it had not synced (claims among
-//! it, with their starts), or across a change of the rate. For handlers, each window is longer by `claim_ahead_ns`, so only a small
-//! value of it makes this rule strict.
+//! it, with their starts), or across a change of the rate. For handlers, each window is longer by
+//! `claim_ahead_ns`, so only a small value of it makes this rule strict.
 
 use crate::check::{Findings, Terms};
 use crate::ledger::{Hold, Ledger, Start};

@@ -319,7 +319,7 @@ fn a_database_that_is_away_is_told_and_comes_back() {
 }
 
 #[test]
-fn what_is_told_of_a_database_that_is_away_has_no_password() {
+fn what_is_reported_of_a_database_that_is_away_has_no_password() {
     let home = Home::released();
     let port = crate::harness::free_port();
     let host = format!("mongodb://disbatch:hunter2@127.0.0.1:{port}/?directConnection=true");

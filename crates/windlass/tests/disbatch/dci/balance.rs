@@ -26,7 +26,7 @@ fn good() -> Value {
 }
 
 #[test]
-fn a_balance_that_nobody_made_is_noticed() {
+fn a_balance_that_nobody_made_is_reported() {
     for home in both() {
         let dci = network(&home);
         let mut told = dci.http.get("/balance").ok();
@@ -333,7 +333,7 @@ fn queues_are_balanced_by_the_interface() {
 }
 
 #[test]
-fn a_balance_that_only_the_balancer_began_is_noticed() {
+fn a_balance_that_only_the_balancer_began_is_reported() {
     for home in both() {
         let dci = monitored(&home, true);
         crate::harness::until("the balancer has told", || {

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::thread;
 
-use crate::harness::{Config, Daemon, refused_start, text, until_some};
+use windlass_test_kit::wait::PATIENCE;
+
+use crate::harness::{Config, Daemon, refused_start, text, until, until_some};
 
 #[test]
 fn s0_19_daemons_that_start_at_once_have_distinct_numbers() {
@@ -60,13 +62,37 @@ fn s0_58_a_daemon_whose_number_was_taken_stops_taking_jobs() {
         tenant.until_state(&id, "finished");
     }
     assert_eq!(second.home().lines("seen").len(), JOBS);
-    let alive = !first.has_exited();
-    let status = first.try_call("GET", "/v1/status", &[], b"");
-    let renumbered = alive && status.is_ok_and(|answer| answer.json()["sysid"] != 79);
-    if !renumbered {
-        assert_eq!(first.log.events("job_started").len(), before, "it takes no job under 79");
-        assert_eq!(second.log.events("job_started").len(), JOBS);
-    }
+    assert_ends_with(&mut first, "sysid 79 now belongs to another daemon");
+    assert_eq!(first.log.events("job_started").len(), before, "it takes no job under 79");
+    assert_eq!(second.log.events("job_started").len(), JOBS);
+}
+
+/// A row that every write reads is damaged, so that no beat succeeds. What was accepted runs after
+/// the repair.
+#[test]
+fn a_background_service_that_cannot_go_on_ends_the_daemon_with_a_sentence() {
+    const SET: &str = "UPDATE meta SET value = ?1 WHERE name = 'clock_offset'";
+    let mut daemon = Daemon::start(Config::embedded().set("lease.duration", "\"1s\""));
+    let tenant = daemon.tenant("a");
+    let id = tenant.add_one("t", "x");
+    until("it is in the store", || tenant.type_row("t"), |row| row["ready"] == 1);
+    let file = rusqlite::Connection::open(daemon.home().store()).unwrap();
+    file.busy_timeout(PATIENCE).unwrap();
+    let find = "SELECT value FROM meta WHERE name = 'clock_offset'";
+    let offset: i64 = file.query_row(find, [], |row| row.get(0)).unwrap();
+    file.execute(SET, ["damaged"]).unwrap();
+    assert_ends_with(&mut daemon, "Invalid column type Text");
+    file.execute(SET, [offset]).unwrap();
+    daemon.restart();
+    assert_eq!(daemon.tenant("a").until_claimed("t", "60s")["id"], id.as_str());
+}
+
+/// It ends by itself, and its last words are a sentence with these words.
+fn assert_ends_with(daemon: &mut Daemon, words: &str) {
+    assert_eq!(daemon.until_exit().code(), Some(1));
+    let lines = daemon.log.lines();
+    let last = lines.last().expect("it says why");
+    assert!(last.starts_with("windlass: ") && last.contains(words), "{last}");
 }
 
 /// Retries while another daemon holds the wanted number.
