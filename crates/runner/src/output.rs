@@ -1,8 +1,8 @@
 //! The output of a handler, line by line: its log, and the jobs that it emits.
 //!
 //! A line that starts with exactly `J: ` or `#J: `, followed by `type|payload`, emits a job; every
-//! other line is log. However much is written, at most one line per stream, the tail of the log and
-//! `EMITTED_BYTES_MAX` are held.
+//! other line is log. However much is written, at most one line per stream and way, the tail of the
+//! log and `EMITTED_BYTES_MAX` are held.
 
 use std::sync::Arc;
 
@@ -44,13 +44,30 @@ impl From<Stream> for log::Stream {
     }
 }
 
-/// Collects the output of one attempt, in the order in which it was read.
+/// How output arrives. Each way has lines of its own, because it is not known how far one was read
+/// when the other was written: a line in one of them never begins or ends within a line, or within
+/// the value of a secret, of the other.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// The pipes of a process and its children.
+    Pipe,
+    /// The streams of a language, in frames of its context.
+    Frame,
+}
+
+/// Collects the output of one attempt, in the order in which its lines were completed.
 pub(crate) struct Output {
-    /// What is written passes these first, so that the value of a secret is found even if it is cut
-    /// into lines.
-    maskers: [Masker; 2],
-    lines: [LineBuffer; 2],
+    pieces: [Pieces; 4],
     sorted: SortedLines,
+}
+
+/// What has arrived of one stream in one way.
+struct Pieces {
+    stream: Stream,
+    /// What is written passes this first, so that the value of a secret is found even if it is cut
+    /// into lines.
+    masker: Masker,
+    line: LineBuffer,
 }
 
 impl Output {
@@ -63,12 +80,14 @@ impl Output {
     pub(crate) fn live(log_bytes_max: usize, live: Arc<Live>) -> Output {
         let tail = Tail::new(log_bytes_max, live);
         let sorted = SortedLines { tail, emitted: Vec::new(), emitted_bytes: 0 };
-        Output { maskers: maskers(&Arc::default()), lines: Default::default(), sorted }
+        let pieces = |stream| Pieces::new(stream, Arc::default());
+        let pieces = [Stream::Out, Stream::Err, Stream::Out, Stream::Err].map(pieces);
+        Output { pieces, sorted }
     }
 
     /// Hides the values of secrets.
     pub(crate) fn masked(mut self, mask: &Arc<Mask>) -> Output {
-        self.maskers = maskers(mask);
+        self.pieces = self.pieces.map(|pieces| Pieces::new(pieces.stream, mask.clone()));
         self
     }
 
@@ -78,19 +97,29 @@ impl Output {
         self
     }
 
+    /// Adds what was read from a pipe.
     pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) {
-        let (sorted, lines) = (&mut self.sorted, &mut self.lines[stream as usize]);
-        self.maskers[stream as usize]
-            .push(bytes, |bytes| lines.push(bytes, |line, cut| sorted.line(stream, line, cut)));
+        self.add(Way::Pipe, stream, bytes);
+    }
+
+    /// Adds what a language's own stream sent in a frame.
+    pub(crate) fn push_framed(&mut self, stream: Stream, bytes: &[u8]) {
+        self.add(Way::Frame, stream, bytes);
+    }
+
+    fn add(&mut self, way: Way, stream: Stream, bytes: &[u8]) {
+        let Pieces { masker, line, .. } = &mut self.pieces[2 * way as usize + stream as usize];
+        let sorted = &mut self.sorted;
+        masker.push(bytes, |bytes| line.push(bytes, |line, cut| sorted.line(stream, line, cut)));
     }
 
     /// Ends lines without a line feed, because no more input follows.
     pub(crate) fn end(&mut self) {
-        for stream in [Stream::Out, Stream::Err] {
-            let (sorted, lines) = (&mut self.sorted, &mut self.lines[stream as usize]);
-            let mut line = |line: &[u8], cut| sorted.line(stream, line, cut);
-            self.maskers[stream as usize].end(|bytes| lines.push(bytes, &mut line));
-            lines.end(line);
+        let sorted = &mut self.sorted;
+        for Pieces { stream, masker, line } in &mut self.pieces {
+            let mut sort = |line: &[u8], cut| sorted.line(*stream, line, cut);
+            masker.end(|bytes| line.push(bytes, &mut sort));
+            line.end(sort);
         }
     }
 
@@ -101,12 +130,12 @@ impl Output {
 
     /// Adds a line of the runner to the log. It may cite the handler.
     pub(crate) fn note(&mut self, text: &str) {
-        self.sorted.tail.note(&self.maskers[0].mask().text(text));
+        self.sorted.tail.note(&self.pieces[0].masker.mask().text(text));
     }
 
     /// The memory that this output takes.
     pub(crate) fn held_bytes(&self) -> usize {
-        let lines: usize = self.lines.iter().map(|line| line.held.capacity()).sum();
+        let lines: usize = self.pieces.iter().map(|pieces| pieces.line.held.capacity()).sum();
         let SortedLines { tail, emitted, emitted_bytes } = &self.sorted;
         lines + tail.len() + emitted_bytes + emitted.len() * EMITTED_OVERHEAD_BYTES
     }
@@ -116,8 +145,10 @@ impl Output {
     }
 }
 
-fn maskers(mask: &Arc<Mask>) -> [Masker; 2] {
-    [Masker::new(mask.clone()), Masker::new(mask.clone())]
+impl Pieces {
+    fn new(stream: Stream, mask: Arc<Mask>) -> Pieces {
+        Pieces { stream, masker: Masker::new(mask), line: LineBuffer::default() }
+    }
 }
 
 /// Sorts lines into log and jobs.
@@ -221,6 +252,7 @@ impl LineBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mask::tests::mask;
 
     /// The log and the jobs of one stream, read in pieces of every size.
     fn check(written: &[u8], log: &str, jobs: &[(&str, &[u8])]) {
@@ -287,6 +319,23 @@ mod tests {
         assert_eq!(jobs, [("b", &b"2"[..]), ("a", &b"1"[..])]);
     }
 
+    /// A child writes to the pipe while its parent, in the middle of a line, writes frames. Which
+    /// of both is read first is not decided.
+    #[test]
+    fn a_child_that_writes_within_a_line_of_a_language_neither_cuts_it_nor_shows_a_secret() {
+        let mut output = Output::new(1000).masked(&mask(&["hunter2!"]));
+        output.push_framed(Stream::Out, b"of hunte");
+        output.push(Stream::Out, b"child hunter2!\nJ: t|");
+        output.push_framed(Stream::Out, b"r2! it\nJ: u");
+        output.push(Stream::Out, b"1\n");
+        output.push_framed(Stream::Out, b"|2\n");
+        output.end();
+        let (log, jobs) = output.finish();
+        assert_eq!(log.to_string(), "child ***\nof *** it\n");
+        let jobs: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), &job.payload[..])).collect();
+        assert_eq!(jobs, [("t", &b"1"[..]), ("u", &b"2"[..])]);
+    }
+
     #[test]
     fn a_payload_has_a_bound_and_the_line_beyond_it_is_cut_log() {
         for (extra, emitted) in [(0, 1), (1, 0), (5_000_000, 0)] {
@@ -296,7 +345,7 @@ mod tests {
             line.push(b'\n');
             for piece in line.chunks(65_536) {
                 output.push(Stream::Out, piece);
-                assert!(output.lines[0].held.len() <= JOB_LINE_BYTES_MAX);
+                assert!(output.pieces[0].line.held.len() <= JOB_LINE_BYTES_MAX);
             }
             output.push(Stream::Out, b"next\n");
             let (log, jobs) = output.finish();
@@ -336,7 +385,7 @@ mod tests {
         for _ in 0..1000 {
             output.push(Stream::Out, &[b'x'; 65_536]);
         }
-        assert!(output.lines[0].held.len() <= LOG_LINE_BYTES_MAX + 1);
+        assert!(output.pieces[0].line.held.len() <= LOG_LINE_BYTES_MAX + 1);
         output.push(Stream::Out, b"\nnext\n");
         let (log, _) = output.finish();
         assert!(log.to_string().ends_with("x [cut]\nnext\n"));

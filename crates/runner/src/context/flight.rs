@@ -57,7 +57,7 @@ impl Flight {
     pub(super) fn end(&mut self, answer: &ContextAnswer<'_>, data: ResultData) {
         let mut status = answer.status.and_then(Status::new).unwrap_or(Status::ERROR);
         if let Some(error) = &answer.error {
-            self.output.push(Stream::Err, error.as_bytes());
+            self.output.push_framed(Stream::Err, error.as_bytes());
             self.output.end();
         }
         let data = match data {
@@ -119,7 +119,7 @@ impl ContextAnswer<'_> {
             Some(StreamName::Stderr) => Stream::Err,
             Some(StreamName::Stdout) | None => Stream::Out,
         };
-        output.push(stream, self.text.as_deref().unwrap_or_default().as_bytes());
+        output.push_framed(stream, self.text.as_deref().unwrap_or_default().as_bytes());
     }
 }
 

@@ -187,12 +187,12 @@ impl Search {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use windlass_core::JobId;
     use windlass_core::secret::{OpenSecret, SecretName, SecretValue};
 
-    pub(super) fn mask(values: &[&str]) -> Arc<Mask> {
+    pub(crate) fn mask(values: &[&str]) -> Arc<Mask> {
         let secret = |(number, value): (usize, &&str)| OpenSecret {
             name: SecretName::new(&format!("S{number}")).unwrap(),
             version: JobId::new(1).unwrap(),
