@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::process::Signal;
 use serde_json::Value;
 use windlass_test_kit::process::{Ended, Program, run};
-use windlass_test_kit::wait::until_some;
+use windlass_test_kit::wait::{until, until_some};
 
 use super::api::{Client, Tenant};
 use super::command::windlass;
 use super::home::Home;
 use super::log::{LogBook, field};
-use super::store::Store;
+use super::store::{Store, StoreLock};
 
 /// Short times, so that leases, retries and polls happen within a test.
 const SHORT: [(&str, &str); 7] = [
@@ -207,8 +207,17 @@ impl Daemon {
         self.program.signal(signal);
     }
 
+    /// Stops the process, outside of transactions: within one it would keep the embedded store from
+    /// everybody.
+    #[track_caller]
     pub(crate) fn pause(&self) {
+        let is_server = matches!(self.config.store(), Store::Server(_));
+        let lock = (!is_server).then(|| StoreLock::take(&self.config));
         self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.pid());
+        let state = || fs::read_to_string(&stat).expect("it is there");
+        until("it has stopped", state, |stat| stat.contains(") T "));
+        drop(lock);
     }
 
     pub(crate) fn resume(&self) {
