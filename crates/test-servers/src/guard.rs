@@ -6,18 +6,22 @@ use std::process::{Child, Command, Stdio};
 use std::os::unix::process::CommandExt;
 
 /// Waits for the end of its input, which means that we are gone; then kills the server and removes
-/// its folder. `$0` is the folder, with the process id in `pid`. A dead process may remain a zombie
-/// where nothing reaps orphans, as in a container; one that the kernel does not end is left to it.
+/// its folder. `$0` is the folder, with the process id in `pid`. Its children end by themselves when
+/// it is gone, unless a test has stopped them, so they are continued. A dead process may remain a
+/// zombie where nothing reaps orphans, as in a container; one that the kernel does not end is left
+/// to it.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 while read -r line; do :; done
 if read -r pid < "$0/pid"; then
+    read -r children < "/proc/$pid/task/$pid/children"
     left=1000
     while kill -9 "$pid" 2>&- && ! grep -q '^State:.Z' "/proc/$pid/status"; do
         left=$((left - 1))
         [ "$left" -gt 0 ] || break
         sleep 0.05
     done
+    [ -z "$children" ] || kill -CONT $children
 fi
 rm -rf "$0"
 "#;

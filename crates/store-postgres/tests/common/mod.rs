@@ -88,17 +88,31 @@ fn started() -> Held {
     Held { server, writer }
 }
 
-/// Waits for the writer that follows this one, and stops it.
+/// Waits for the writer that follows this one, and stops it while it has nothing to do: stopped in
+/// the middle of a write, it would keep all others from the log.
 fn stopped_writer(server: &Server, before: i32) -> i32 {
-    let next = || writer(server).filter(|writer| *writer != before);
-    let writer = until_some("the server has recovered", next);
-    signal(writer, Signal::STOP);
-    writer
+    until_some("the writer of the new server stands still", || {
+        let (writer, _) = writer(server).filter(|(writer, _)| *writer != before)?;
+        signal(writer, Signal::STOP);
+        until("it has stopped", || state(writer).contains(") T "));
+        let rests = self::writer(server).is_some_and(|(_, waits_for)| waits_for == "WalWriterMain");
+        if !rests {
+            signal(writer, Signal::CONT);
+        }
+        rests.then_some(writer)
+    })
 }
 
-fn writer(server: &Server) -> Option<i32> {
-    let find = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'";
-    server.try_sql(DATABASE, find).ok()?.trim().parse().ok()
+/// The process that writes relaxed commits, and what it waits for.
+fn writer(server: &Server) -> Option<(i32, String)> {
+    let find = "SELECT pid, wait_event FROM pg_stat_activity WHERE backend_type = 'walwriter'";
+    let found = server.try_sql(DATABASE, find).ok()?;
+    let (process, waits_for) = found.trim().split_once('\t')?;
+    Some((process.parse().ok()?, waits_for.to_owned()))
+}
+
+fn state(process: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default()
 }
 
 fn signal(process: i32, signal: Signal) {
