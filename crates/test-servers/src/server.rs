@@ -96,7 +96,8 @@ impl Server {
         client
     }
 
-    pub(crate) fn fault(&self) -> Option<String> {
+    /// Why it is unusable, if it is.
+    pub fn fault(&self) -> Option<String> {
         self.host.fault()
     }
 

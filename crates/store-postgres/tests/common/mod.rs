@@ -92,6 +92,7 @@ fn started() -> Held {
 /// the middle of a write, it would keep all others from the log.
 fn stopped_writer(server: &Server, before: i32) -> i32 {
     until_some("the writer of the new server stands still", || {
+        assert_eq!(server.fault(), None);
         let (writer, _) = writer(server).filter(|(writer, _)| *writer != before)?;
         signal(writer, Signal::STOP);
         until("it has stopped", || state(writer).contains(") T "));
