@@ -66,7 +66,7 @@ pub(crate) async fn add(
     }
     let bytes: usize = jobs.iter().map(inline_bytes).sum();
     // An add that the journal can take instead does not wait for those that hang with the store.
-    let room = if store_only { &shared.change_room } else { &shared.keyed_room };
+    let room = if store_only { &shared.rooms.change } else { &shared.rooms.keyed };
     let room = room.take(bytes).await;
     let (shared, key) = (shared.clone(), key.clone());
     to_its_end(async move {
