@@ -112,8 +112,8 @@ impl Queue {
     }
 
     /// What the first job of a new type costs: its add, a look that finds it, with and without a
-    /// handler, looks of a worker by name and by pattern, a claim, and a take by name. (One by pattern passes
-    /// the queues of its tenant that are before it, within a bound.)
+    /// handler, looks of a worker by name and by pattern, a claim, and a take by name. (One by
+    /// pattern passes the queues of its tenant that are before it, within a bound.)
     fn first_job(&mut self, tenant: &str) -> [(&'static str, u64); 7] {
         let key = TypeKey::new(tenant, LAST).unwrap();
         let since = Some(self.newest());

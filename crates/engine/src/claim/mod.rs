@@ -11,8 +11,8 @@
 //! for all kinds of claims and all daemons. Its answer says which types rest now, and the scheduler
 //! leaves these alone until then. A `Reservation` is a claim's share of a type: jobs that no other
 //! claim counts on, and a slot for a batch. Dropping it returns what was not used, whatever
-//! happened to the claim. A take has none: the store finds its types, so there is nothing to reserve
-//! before it is answered. The payloads of all of them together are bounded by `room`.
+//! happened to the claim. A take has none: the store finds its types, so there is nothing to
+//! reserve before it is answered. The payloads of all of them together are bounded by `room`.
 //!
 //! **What a claim sees.** Every job whose add this daemon answered before: the claim of a worker
 //! waits until our journal is ingested that far (for `FRESH_CLAIM` at most, if the store is slow),

@@ -1,7 +1,7 @@
-//! Room for the payloads of all claims and takes that are under way. What one of them brings is known
-//! only when the store has answered, so each gets a share of what is left. None waits: when many
-//! large ones come together, they bring fewer jobs. The one exception is a take whose first job is
-//! larger than its share: such jobs come one at a time.
+//! Room for the payloads of all claims and takes that are under way. What one of them brings is
+//! known only when the store has answered, so each gets a share of what is left. None waits: when
+//! many large ones come together, they bring fewer jobs. The one exception is a take whose first
+//! job is larger than its share: such jobs come one at a time.
 
 use std::sync::Mutex;
 

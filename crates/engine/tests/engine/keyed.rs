@@ -293,8 +293,8 @@ async fn a_large_add_that_comes_second_is_answered_with_the_ids_of_the_first() {
     assert_eq!(second.ids, first.ids);
 }
 
-/// The store begins to hang after it was asked for the key: the add waits for its own ingest all the
-/// same, so its answer is the store's.
+/// The store begins to hang after it was asked for the key: the add waits for its own ingest all
+/// the same, so its answer is the store's.
 #[tokio::test]
 async fn a_large_add_waits_for_its_ingest_if_the_store_begins_to_hang_meanwhile() {
     const JOBS: usize = 10_001;
