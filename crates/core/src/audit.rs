@@ -4,6 +4,7 @@
 //! An audited change has an entry before it begins, without a status, and the same entry with one
 //! before it is answered. Refusals of one kind from one address share an entry, which counts them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -14,7 +15,7 @@ use crate::name::{Invalid, Tenant, TypeName};
 use crate::time::Timestamp;
 
 /// Who acted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Actor {
     /// The owner of a key.
     Key { id: KeyId, role: Role },
@@ -22,48 +23,56 @@ pub enum Actor {
     Nobody,
     /// Any request while keys are switched off.
     Insecure,
-    /// A client of the Bedrock door, which has no keys.
-    Bedrock,
+    /// A client of a door without keys, by the door's name in lower case.
+    Door(Cow<'static, str>),
     /// The daemon itself.
     Daemon,
 }
 
 impl Actor {
-    pub fn key(self) -> Option<KeyId> {
+    pub fn key(&self) -> Option<KeyId> {
         match self {
-            Actor::Key { id, .. } => Some(id),
+            Actor::Key { id, .. } => Some(*id),
             _ => None,
         }
     }
 
-    pub fn role(self) -> Option<Role> {
+    pub fn role(&self) -> Option<Role> {
         match self {
-            Actor::Key { role, .. } => Some(role),
+            Actor::Key { role, .. } => Some(*role),
             _ => None,
         }
     }
 
-    pub fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &str {
         match self {
             Actor::Key { .. } => "key",
             Actor::Nobody => "nobody",
             Actor::Insecure => "insecure",
-            Actor::Bedrock => "bedrock",
+            Actor::Door(name) => name,
             Actor::Daemon => "daemon",
         }
     }
 
-    /// `None` if a key has no id or role, or if there is no such actor.
+    /// `None` if a key has no id or role, or if this is not the name of an actor.
     pub fn from_parts(name: &str, id: Option<KeyId>, role: Option<Role>) -> Option<Actor> {
         match (name, id, role) {
             ("key", Some(id), Some(role)) => Some(Actor::Key { id, role }),
             ("nobody", None, None) => Some(Actor::Nobody),
             ("insecure", None, None) => Some(Actor::Insecure),
-            ("bedrock", None, None) => Some(Actor::Bedrock),
             ("daemon", None, None) => Some(Actor::Daemon),
+            ("key", ..) => None,
+            (door, None, None) if is_door(door) => Some(Actor::Door(door.to_owned().into())),
             _ => None,
         }
     }
+}
+
+const DOOR_BYTES_MAX: usize = 32;
+
+fn is_door(name: &str) -> bool {
+    let length = 1..=DOOR_BYTES_MAX;
+    length.contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
 /// Why a request was refused.
@@ -141,7 +150,7 @@ pub struct Act {
     pub subject: Subject,
 }
 
-/// Actions that are no operations of routes.
+/// Actions that are no operations of routes. Doors have further ones of their own.
 pub mod action {
     /// A daemon has made the admin key of its data directory.
     pub const ADMIN_KEY: &str = "admin_key_create";
@@ -151,8 +160,6 @@ pub mod action {
     pub const SITE: &str = "site";
     /// A client was refused in the handshake of TLS.
     pub const HANDSHAKE: &str = "tls_handshake";
-    /// A connection to the Bedrock door was closed.
-    pub const BEDROCK_CONNECT: &str = "bedrock_connect";
     /// Refusals that have no entries, because there were too many.
     pub const DROPPED: &str = "audit_dropped";
 }
@@ -302,12 +309,16 @@ mod tests {
         }
         let id = "0123456789abcdef".parse().unwrap();
         let key = Actor::Key { id, role: Role::Viewer };
-        let others = [Actor::Nobody, Actor::Insecure, Actor::Bedrock, Actor::Daemon];
+        let door = Actor::Door("other".into());
+        let others = [Actor::Nobody, Actor::Insecure, door, Actor::Daemon];
         for actor in others.into_iter().chain([key]) {
             let again = Actor::from_parts(actor.as_str(), actor.key(), actor.role());
             assert_eq!(again, Some(actor));
         }
-        assert_eq!(Actor::from_parts("key", None, None), None);
+        for wrong in ["key", "", "Other", "an other"] {
+            assert_eq!(Actor::from_parts(wrong, None, None), None, "{wrong}");
+        }
+        assert_eq!(Actor::from_parts("other", Some(id), Some(Role::Viewer)), None);
     }
 
     #[test]

@@ -202,10 +202,12 @@ pub struct Take {
     pub hidden: bool,
     /// 1 to `BATCH_JOBS_MAX`.
     pub limit: u32,
-    /// Jobs with larger payloads are skipped. The take ends before the first job that does not fit
-    /// together with those before it, each with all payloads that are shown of its family. Of the
-    /// payloads of a job's ended children, only those that fit together are shown.
+    /// Jobs with larger payloads are skipped. Of the payloads of a job's ended children, only those
+    /// that fit together are shown.
     pub payload_bytes_max: u64,
+    /// The take ends before the first job that does not fit together with those before it, each
+    /// with all payloads that are shown of its family. The engine sets it.
+    pub bytes_max: u64,
     /// Called for each job in turn, for at most `limit` jobs.
     pub decide: TakeDecide,
     /// For leases that the decision makes. The engine sets it.
@@ -259,6 +261,8 @@ pub struct TakeAnswer {
     /// Jobs that were found and not given.
     pub kept: u32,
     pub moved: MovedJobs,
+    /// Nothing was taken, because the first job alone has more than `Take::bytes_max`.
+    pub oversized: bool,
     /// The `concurrency` of a type may hold back some of its jobs.
     pub full: bool,
     /// Types that have used up their `rate` with this take; if it found nothing, those whose `rate`
@@ -284,11 +288,10 @@ pub struct TakenJob {
     pub cancelled: Vec<(JobId, Payload)>,
 }
 
-/// What a take may still hold: see `Take::payload_bytes_max`.
+/// What a take may still hold: see `Take::bytes_max`.
 #[derive(Debug)]
 pub struct TakeRoom {
     bytes_left: u64,
-    is_empty: bool,
 }
 
 const A_DECISION: &str = "a decision on jobs";
@@ -307,7 +310,7 @@ impl Ask {
 }
 
 impl Take {
-    /// Any jobs of these names, however large, without a limit on starts.
+    /// Any jobs of these names, however large.
     pub fn new(tenant: Tenant, names: Names, limit: u32, decide: TakeDecide) -> Take {
         Take {
             tenant,
@@ -316,6 +319,7 @@ impl Take {
             hidden: false,
             limit,
             payload_bytes_max: u64::MAX,
+            bytes_max: u64::MAX,
             decide,
             claimant: Claimant::UNSET,
             after: None,
@@ -330,13 +334,13 @@ impl Take {
 
 impl TakeRoom {
     pub fn of(take: &Take) -> TakeRoom {
-        TakeRoom { bytes_left: take.payload_bytes_max, is_empty: true }
+        TakeRoom { bytes_left: take.bytes_max }
     }
 
-    /// Whether a job with these payloads fits; the first one always does.
+    /// Whether a job with these payloads fits.
     pub fn has_place<'a>(&mut self, payloads: impl IntoIterator<Item = &'a Payload>) -> bool {
         let bytes = payloads.into_iter().map(Payload::inline_len).sum();
-        let fits = std::mem::replace(&mut self.is_empty, false) || bytes <= self.bytes_left;
+        let fits = bytes <= self.bytes_left;
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
         fits
     }
@@ -546,17 +550,18 @@ mod tests {
     }
 
     #[test]
-    fn a_take_holds_its_first_job_however_large_and_others_while_there_is_room() {
+    fn a_take_holds_jobs_while_there_is_room() {
         let payload = |bytes| Payload::Inline(Bytes::from(vec![0; bytes]));
         let has_places = |bytes_left, jobs: &[&[usize]]| -> Vec<bool> {
-            let mut room = TakeRoom { bytes_left, is_empty: true };
+            let mut room = TakeRoom { bytes_left };
             let mut has_place = |sizes: &&[usize]| {
                 let payloads: Vec<Payload> = sizes.iter().copied().map(payload).collect();
                 room.has_place(&payloads)
             };
             jobs.iter().map(&mut has_place).collect()
         };
-        assert_eq!(has_places(9, &[&[10], &[0], &[1]]), [true, true, false]);
+        assert_eq!(has_places(9, &[&[10]]), [false]);
+        assert_eq!(has_places(9, &[&[9], &[0], &[1]]), [true, true, false]);
         assert_eq!(has_places(9, &[&[2, 3], &[2, 2], &[1]]), [true, true, false]);
         assert_eq!(has_places(9, &[&[4], &[6], &[0]]), [true, false, true]);
     }

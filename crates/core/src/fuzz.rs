@@ -125,7 +125,7 @@ pub fn text(bytes: &[u8]) -> bool {
         assert_eq!(Civil::from_timestamp(at).timestamp(), at, "{date}");
         accepted = true;
     }
-    if let Ok(modifiers) = Modifiers::parse(text) {
+    if let Ok(modifiers) = Modifiers::parse("after", text) {
         let end = modifiers.apply(Civil::from_timestamp(NOW));
         assert!(end.is_none_or(|end| Civil::parse(&end.to_string()) == Some(end)), "{text}");
         accepted = true;

@@ -1,6 +1,7 @@
-//! Adding jobs: `POST /v1/{tenant}/jobs/{type}`. The body's content type decides how it becomes
-//! jobs (`add_text`, `add_binary`, `add_json`); options, the idempotency key and the answer are the
-//! same for all: the forms use `parameters`, `read_body`, `payload` and `accept` of this file.
+//! Adding jobs: `POST /v1/{tenant}/jobs/{id_or_type}`, here a type. The body's content type decides
+//! how it becomes jobs (`add_text`, `add_binary`, `add_json`); options, the idempotency key and the
+//! answer are the same for all: the forms use `parameters`, `read_body`, `payload` and `accept` of
+//! this file.
 
 use axum::body::Body;
 use axum::extract::{Request, State};

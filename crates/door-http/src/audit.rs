@@ -52,7 +52,7 @@ struct WireEntry {
     count: u64,
     /// Who: key, insecure (keys are switched off), nobody (no valid key), bedrock (a client of the
     /// Bedrock door) or daemon.
-    by: &'static str,
+    by: String,
     /// The public id of the key.
     key: Option<String>,
     /// The role of the key.
@@ -90,7 +90,7 @@ fn from_entry(entry: &AuditEntry) -> WireEntry {
         at: WireTime(*at),
         last_at: WireTime(*last_at),
         count: *count,
-        by: by.as_str(),
+        by: by.as_str().to_owned(),
         key: by.key().map(|id| id.to_string()),
         role: by.role().map(Role::as_str),
         address: address.map(|address| address.to_string()),

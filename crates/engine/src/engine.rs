@@ -90,7 +90,7 @@ impl Engine {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let room = self.shared().change_room.take(bytes).await;
+        let room = self.shared().rooms.change.take(bytes).await;
         let change = change(self.shared().clone());
         detach::to_its_end(async move {
             let _room = room;

@@ -53,16 +53,10 @@ pub(crate) struct Shared {
     pub audit: AuditLog,
     /// The keys of secrets, outside of the store.
     pub seal_keys: Arc<dyn SealKeys>,
-    /// For adds with a key, which do not wait long for the store.
-    pub keyed_room: Room,
-    /// For other changes, which last as long as the store takes.
-    pub change_room: Room,
-    /// For claims and takes while they look for jobs, not while they wait for them.
-    pub look_room: Room,
+    pub rooms: Rooms,
     pub running: RunningTable,
     /// Requests waiting for a job to change.
     pub job_waiters: Waiters<JobId>,
-    pub claim_room: ClaimRoom,
     /// Where the next claim with very many types continues.
     pub cursors: Cursors,
     /// Leases to be kept for ever.
@@ -71,6 +65,19 @@ pub(crate) struct Shared {
 
     /// Whether the dispatcher picks jobs.
     pub picking: AtomicBool,
+}
+
+/// Bounds of memory that the limit on connections does not cover.
+#[derive(Default)]
+pub(crate) struct Rooms {
+    /// For adds with a key, which do not wait long for the store.
+    pub keyed: Room,
+    /// For other changes, which last as long as the store takes.
+    pub change: Room,
+    /// For claims and takes while they look for jobs, not while they wait for them.
+    pub look: Room,
+    /// For the payloads that claims and takes bring.
+    pub claim: ClaimRoom,
 }
 
 impl Shared {
@@ -111,12 +118,9 @@ impl Shared {
             tenants_seen: TenantsSeen::default(),
             audit: AuditLog::new(grant.boot),
             seal_keys: parts.seal_keys,
-            keyed_room: Room::default(),
-            change_room: Room::default(),
-            look_room: Room::default(),
+            rooms: Rooms::default(),
             running: RunningTable::default(),
             job_waiters: Waiters::default(),
-            claim_room: ClaimRoom::default(),
             cursors: Cursors::default(),
             keep_queue: KeepQueue::default(),
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),

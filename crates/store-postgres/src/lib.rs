@@ -16,6 +16,7 @@
 //! | `listen` | hints between daemons |
 //! | `queue` | queued jobs: ready, deferred, and the promotion from one to the other |
 //! | `front`, `upkeep` | where the queues begin; what is done in the background |
+//! | `watch` | failures and panics of background tasks |
 //! | `withheld` | queued jobs that must not be claimed: damaged or expired |
 //! | `insert`, `enter`, `unique` | inserts and adds; the rows of new jobs; unique keys |
 //! | `claim`, `lease` | claims, and the leases that they write |
@@ -81,6 +82,7 @@ mod unique;
 mod upkeep;
 mod url;
 mod waiting;
+mod watch;
 mod withheld;
 
 use std::future::Future;

@@ -4,7 +4,9 @@
 //! A notification is never part of a transaction that changes jobs: the server commits those that
 //! notify one after the other. A hint that is lost costs a daemon the time until its next look.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use tokio_postgres::{AsyncMessage, Client};
 use crate::connect::{Connected, Connector};
 use crate::error::Result;
 use crate::open::Options;
+use crate::watch::Watch;
 
 /// All stores of a database use one channel; the payload is the schema.
 const LISTEN: &str = "LISTEN windlass";
@@ -29,16 +32,16 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Sends and receives hints. Dropping it ends its connection.
 pub(crate) struct Hints {
     shared: Arc<Shared>,
-    /// `None` without LISTEN: nothing is sent or heard.
+    /// `None` without LISTEN: nothing is sent or received.
     task: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// There is something to tell others.
+    /// Notified when a hint is to be sent.
     noted: Notify,
-    /// Others told something.
-    heard: Notify,
+    /// Notified when a hint arrives.
+    hinted: Notify,
 }
 
 impl Hints {
@@ -49,7 +52,7 @@ impl Hints {
         Hints { shared, task }
     }
 
-    /// Whether this store is told of other daemons' work.
+    /// Whether this store receives hints from other daemons.
     pub(crate) fn are_on(&self) -> bool {
         self.task.is_some()
     }
@@ -67,8 +70,8 @@ impl Hints {
     }
 
     /// Returns when another daemon may have changed waiting jobs since the last call.
-    pub(crate) async fn heard(&self) {
-        self.shared.heard.notified().await;
+    pub(crate) async fn hinted(&self) {
+        self.shared.hinted.notified().await;
     }
 }
 
@@ -80,16 +83,21 @@ impl Drop for Hints {
 
 /// Keeps one connection open for as long as the store is.
 async fn serve(connector: Arc<Connector>, schema: String, shared: Arc<Shared>) {
+    let mut hints = Watch::new("hints from other daemons");
     loop {
-        match listen(&connector, &schema, &shared).await {
-            Ok(line) => line.serve(&schema, &shared).await,
-            Err(error) => {
-                let error = error.translate(connector.name());
-                tracing::debug!(%error, "no hints from other daemons for now");
-            }
+        let line = hints.run(async {
+            let line = listen(&connector, &schema, &shared).await;
+            line.map_err(|error| error.translate(connector.name()))
+        });
+        if let Some(line) = line.await {
+            let until_lost = async {
+                line.serve(&schema, &shared).await;
+                Ok::<_, Infallible>(())
+            };
+            hints.run(until_lost).await;
         }
         // Hints may have been missed.
-        shared.heard.notify_one();
+        shared.hinted.notify_one();
         sleep(RECONNECT_PAUSE).await;
     }
 }
@@ -108,7 +116,7 @@ async fn listen(connector: &Connector, schema: &str, shared: &Arc<Shared>) -> Re
         while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
             let AsyncMessage::Notification(hint) = message else { continue };
             if hint.payload() == schema && hint.process_id() != *own.borrow() {
-                shared.heard.notify_one();
+                shared.hinted.notify_one();
             }
         }
     });
@@ -134,7 +142,10 @@ impl Line {
                     }
                     sleep(PAUSE).await;
                 }
-                _ = &mut self.incoming => return,
+                ended = &mut self.incoming => match ended {
+                    Err(panicked) if panicked.is_panic() => resume_unwind(panicked.into_panic()),
+                    _ => return,
+                },
             }
         }
     }

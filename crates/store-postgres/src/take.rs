@@ -42,7 +42,10 @@ pub(crate) async fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Take
     for key in wanted.iter().filter(|key| locked.contains(&key.id)) {
         let candidate = Candidate::read(tx, key.id, take.payload_bytes_max).await;
         match row::unless_damaged(key.id, candidate)? {
-            Some(candidate) if !room.has_place(candidate.payloads()) => break,
+            Some(candidate) if !room.has_place(candidate.payloads()) => {
+                took.oversized = took.given.is_empty() && took.kept == 0;
+                break;
+            }
             Some(candidate) => {
                 let type_key = candidate.before.job.key.clone();
                 if take_one(tx, candidate, take, &mut took).await? {
@@ -58,7 +61,7 @@ pub(crate) async fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Take
     }
     claim::note_asked(tx, &wanted.iter().map(|key| key.type_id).collect()).await?;
     // There may be others behind the damaged ones.
-    if any_damaged && took.given.is_empty() && took.kept == 0 {
+    if any_damaged && took.given.is_empty() && took.kept == 0 && !took.oversized {
         return Ok(None);
     }
     took.moved.tidy();

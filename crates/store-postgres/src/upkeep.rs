@@ -1,6 +1,6 @@
 //! What is done in the background, beside the transactions that cause it: bounds of queues are
 //! raised (`front`), and counts of ended jobs are summed up. None of it is needed for correct
-//! answers, so what fails is done the next time.
+//! answers, so a failure is not repeated at once: the next round does the same work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -15,6 +15,7 @@ use windlass_core::sync::lock;
 use crate::Inner;
 use crate::error::Result;
 use crate::front::{self, OfType, Passed};
+use crate::watch::Watch;
 
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -71,6 +72,7 @@ impl Drop for Upkeep {
 }
 
 async fn serve(inner: Weak<Inner>, noted: Arc<Notify>) {
+    let (mut raises, mut sums) = (Watch::new("bounds of queues"), Watch::new("sums of counts"));
     // Counts that have not been summed up yet are, once enough time has passed.
     let (mut summed_at, mut counted) = (Instant::now(), false);
     loop {
@@ -82,13 +84,12 @@ async fn serve(inner: Weak<Inner>, noted: Arc<Notify>) {
         let Some(inner) = inner.upgrade() else { return };
         let full = std::mem::take(&mut *lock(&inner.chores.full));
         for (type_id, passed) in full {
-            tell(raise(&inner, type_id, &passed).await);
+            raises.run(raise(&inner, type_id, &passed)).await;
         }
         counted |= inner.chores.counted.swap(false, Ordering::Relaxed);
         if counted && summed_at.elapsed() >= SUM_PAUSE {
-            let summed = sum_up(&inner).await;
-            counted = summed.as_ref().map_or(true, |rows| *rows >= SUMMED_MAX);
-            tell(summed.map(|_| ()));
+            let summed = sums.run(sum_up(&inner)).await;
+            counted = summed.is_none_or(|rows| rows >= SUMMED_MAX);
             summed_at = Instant::now();
         }
         drop(inner);
@@ -111,10 +112,4 @@ async fn sum_up(inner: &Inner) -> Result<i64> {
             })
         })
         .await
-}
-
-fn tell(done: Result<()>) {
-    if let Err(failure) = done {
-        tracing::debug!(?failure, "upkeep of the store is put off");
-    }
 }

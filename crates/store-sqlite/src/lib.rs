@@ -43,6 +43,8 @@ mod change;
 mod claim;
 mod clock;
 mod contract;
+#[cfg(test)]
+mod cost;
 mod daemon;
 mod doubt;
 mod edit;

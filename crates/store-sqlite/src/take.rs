@@ -41,7 +41,10 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
     for (id, type_id) in wanted {
         tx.asked(type_id, now);
         match row::unless_damaged(id, Candidate::read(tx.conn, id, take.payload_bytes_max))? {
-            Some(candidate) if !room.has_place(candidate.payloads()) => break,
+            Some(candidate) if !room.has_place(candidate.payloads()) => {
+                took.oversized = took.given.is_empty() && took.kept == 0;
+                break;
+            }
             Some(candidate) => {
                 if take_one(tx, candidate, take, &mut took)? {
                     *given.entry(type_id).or_default() += 1;
@@ -55,7 +58,7 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer
         }
     }
     // There may be others behind the damaged ones.
-    if any_damaged && took.given.is_empty() && took.kept == 0 {
+    if any_damaged && took.given.is_empty() && took.kept == 0 && !took.oversized {
         return Ok(None);
     }
     took.moved.tidy();

@@ -121,6 +121,7 @@ impl Glut {
             hidden: false,
             limit: 1,
             payload_bytes_max: u64::MAX,
+            bytes_max: u64::MAX,
             after: None,
             claimant: Claimant::UNSET,
             decide: Arc::new(decide),

@@ -19,6 +19,7 @@ use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, LeaseRef, Piece, Renew, SysidRenew, SysidReserve};
 use windlass_core::time::{Clock, ManualClock};
 use windlass_store_sqlite::{Options, SqliteStore};
+use windlass_test_kit::wait::in_time;
 
 use common::{NOW, claim, id, insert, job};
 
@@ -110,9 +111,12 @@ fn store(path: &Path, busy_timeout: Duration) -> SqliteStore {
 /// Waits until the hog is writing, and not just pausing.
 async fn hog_writes(look: &Connection) {
     let written = transactions(look);
-    while transactions(look) < written + 2 {
-        tokio::task::yield_now().await;
-    }
+    let writes = async {
+        while transactions(look) < written + 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time("the hog writes", writes).await;
 }
 
 /// From the moment at which a renewal waits, the other daemon begins no further transaction.

@@ -467,7 +467,7 @@ suite! { $
         a_job_that_is_lent_is_queued_for_later
         only_this_priority
         large_payloads_are_passed_over
-        payloads_fit_together_and_the_first_one_always_does
+        payloads_fit_together_and_a_job_that_never_fits_is_named
         a_search_that_ends_early_says_where_it_goes_on
         suspended_types_give_nothing
         tenants_take_their_own
@@ -581,7 +581,7 @@ suite! { $
         a_synced_ingest_stays_with_its_mark_its_keys_and_its_pieces
         the_token_of_a_forgotten_claim_is_worth_nothing
         a_daemon_learns_that_its_claim_was_forgotten
-        a_forgotten_settlement_can_be_said_again
+        a_forgotten_settlement_can_be_repeated
         a_synced_settlement_stays_with_all_that_entered
         a_forgotten_beat_is_made_good_by_the_next
         a_number_that_was_given_stays_given

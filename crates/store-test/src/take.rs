@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::edit::{Edit, FullJob, Put, Take, TakeDecision};
+use windlass_core::edit::{Edit, FullJob, Put, Take, TakeAnswer, TakeDecision};
 use windlass_core::store::{Error, GiveUp, Overdue};
 use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey};
 
@@ -238,17 +238,23 @@ pub async fn large_payloads_are_passed_over(harness: &dyn Harness) {
     assert_eq!(store.take_of(glob("*"), 9).await, [1, 3]);
 }
 
-pub async fn payloads_fit_together_and_the_first_one_always_does(harness: &dyn Harness) {
+pub async fn payloads_fit_together_and_a_job_that_never_fits_is_named(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let sized = |number, bytes| NewJob {
         payload: Payload::Inline(vec![b'x'; bytes].into()),
         ..job(number)
     };
-    store.add([sized(1, 60), sized(2, 40), sized(3, 0), sized(4, 1), sized(5, 100)]).await;
+    let sizes = [60, 40, 0, 1, 100, 101, 0];
+    store.add((1..).zip(sizes).map(|(number, bytes)| sized(number, bytes))).await;
+    let some = Take { bytes_max: 100, ..take(glob("*"), 9, NOW) };
     for expected in [vec![1, 2, 3], vec![4], vec![5], vec![]] {
-        let some = Take { payload_bytes_max: 100, ..take(glob("*"), 9, NOW) };
-        assert_eq!(taken_numbers(&store.job_take(some).await.unwrap()), expected);
+        let took = store.job_take(some.clone()).await.unwrap();
+        assert_eq!(taken_numbers(&took), expected);
+        assert_eq!((took.oversized, took.kept), (expected.is_empty(), 0));
     }
+    let larger = Take { bytes_max: 101, ..some.clone() };
+    assert_eq!(taken_numbers(&store.job_take(larger).await.unwrap()), [6, 7]);
+    assert_eq!(store.job_take(some).await.unwrap(), TakeAnswer::default());
 }
 
 pub async fn suspended_types_give_nothing(harness: &dyn Harness) {
@@ -304,8 +310,8 @@ pub async fn jobs_have_to_fit_together_with_their_parents(harness: &dyn Harness)
     let claimed = store.parent_with([2, 3, 4, 5]).await;
     store.settle(settlement(&claimed, FINISHED)).await;
     let bytes = store.get(1).await.payload_bytes;
-    for (bytes_max, expected) in [(bytes, vec![2]), (5 * bytes, vec![3, 4]), (2 * bytes, vec![5])] {
-        let some = Take { payload_bytes_max: bytes_max, ..take(glob("child"), 9, NOW) };
+    for (jobs, expected) in [(1, vec![]), (2, vec![2]), (5, vec![3, 4]), (2, vec![5])] {
+        let some = Take { bytes_max: jobs * bytes, ..take(glob("child"), 9, NOW) };
         assert_eq!(taken_numbers(&store.job_take(some).await.unwrap()), expected);
     }
 }

@@ -186,7 +186,7 @@ async fn has_ended(store: &Subject) -> bool {
     ended
 }
 
-pub async fn a_forgotten_settlement_can_be_said_again(harness: &dyn Harness) {
+pub async fn a_forgotten_settlement_can_be_repeated(harness: &dyn Harness) {
     let (store, end) = running(harness).await;
     let before = store.get(1).await;
     let settled = store.job_settle([end.clone()].into(), Durability::Relaxed).await.unwrap();

@@ -101,10 +101,11 @@ pub struct Modifiers {
 }
 
 impl Modifiers {
-    pub fn parse(text: &str) -> Result<Modifiers, Invalid> {
+    /// `field` is the name of the caller's field, for the error.
+    pub fn parse(field: &str, text: &str) -> Result<Modifiers, Invalid> {
         let part = |part| match Modifier::parse(part) {
             None | Some(Modifier::StartOf(Unit::Hour)) => {
-                Err(Invalid::new("retryAfter", format!("'{part}' is not {MODIFIER_FORMS}")))
+                Err(Invalid::new(field, format!("'{part}' is not {MODIFIER_FORMS}")))
             }
             Some(modifier) => Ok(modifier),
         };
@@ -244,14 +245,17 @@ mod tests {
             ("+999 YEARS", 1),
             ("+1 SECONDS,", 1),
         ] {
-            let list = Modifiers::parse(text).unwrap();
+            let list = Modifiers::parse("after", text).unwrap();
             assert_eq!((list.as_str(), list.len()), (text, len));
             assert_eq!(list.is_empty(), len == 0);
         }
-        let list = Modifiers::parse("+1 month, start of month").unwrap();
+        let list = Modifiers::parse("after", "+1 month, start of month").unwrap();
         assert_eq!(list.apply(civil("2023-01-31")), Some(civil("2023-03-01")));
         assert_eq!(list.parts(), [Modifier::Months(1), Modifier::StartOf(Unit::Month)]);
-        assert_eq!(Modifiers::parse("").unwrap().apply(civil("2023-01-31")).unwrap().day, 31);
+        assert_eq!(
+            Modifiers::parse("after", "").unwrap().apply(civil("2023-01-31")).unwrap().day,
+            31
+        );
     }
 
     #[test]
@@ -289,8 +293,8 @@ mod tests {
             "\t+1 DAY",
             "+1 DAY; +1 DAY",
         ] {
-            let invalid = Modifiers::parse(text).unwrap_err();
-            assert_eq!(invalid.field, "retryAfter", "{text}");
+            let invalid = Modifiers::parse("after", text).unwrap_err();
+            assert_eq!(invalid.field, "after", "{text}");
         }
     }
 }

@@ -46,7 +46,8 @@ impl State {
         }
         started.iter().for_each(|(key, jobs)| self.spend(key, *jobs));
         let rests = started.iter().filter_map(|(key, jobs)| self.rest(key, *jobs)).collect();
-        Ok(TakeAnswer { moved: changes.moved, full, rests, ..answer })
+        let oversized = answer.oversized && !found;
+        Ok(TakeAnswer { moved: changes.moved, oversized, full, rests, ..answer })
     }
 
     /// False if there is no room for it.
@@ -67,6 +68,7 @@ impl State {
         let jobs = [&before].into_iter().chain(&parent).map(|full| &full.payload);
         let children = finished.iter().chain(&cancelled).map(|(_, payload)| payload);
         if !room.has_place(jobs.chain(children)) {
+            answer.oversized = true;
             return Ok(false);
         }
         let decision = take.decision(&before, now)?;

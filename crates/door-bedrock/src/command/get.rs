@@ -222,7 +222,8 @@ pub(super) fn hand_out(
 /// When a lent job is handed out again: after its `retryAfter`, or when it repeats.
 fn again_at(job: &Job, retry_after: &str, now: Timestamp) -> Option<Timestamp> {
     // As in SQLite, this is exactly one modifier; a list of them is not a date.
-    let modifiers = Modifiers::parse(retry_after).ok().filter(|list| list.len() == 1)?;
+    let modifiers =
+        Modifiers::parse("retryAfter", retry_after).ok().filter(|list| list.len() == 1)?;
     let again_at = modifiers.apply(Civil::from_timestamp(now))?.timestamp();
     let Some(repeat) = &job.extra.repeat else { return Some(again_at) };
     let bases = Bases { scheduled: view::scheduled(job), started: Some(now), now };

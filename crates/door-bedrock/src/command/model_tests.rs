@@ -116,6 +116,7 @@ impl World {
             hidden: false,
             limit,
             payload_bytes_max: u64::MAX,
+            bytes_max: u64::MAX,
             after: None,
             claimant,
             decide: Arc::new(move |whole, claimant, now| hand_out(whole, false, claimant, now)),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use windlass_core::audit::{self, Act, Actor, Reason, Subject, action};
+use windlass_core::audit::{self, Act, Actor, Reason, Subject};
 use windlass_core::{JobId, TypeName};
 use windlass_engine::api::{self, Ended};
 
@@ -11,6 +11,11 @@ use crate::execute::{Call, Reply};
 use crate::wire::Request;
 
 use super::{Bedrock, Command, Refusal, value};
+
+/// Who acts, in the audit: any client of this door.
+const ACTOR: &str = "bedrock";
+/// The action of a connection that was closed.
+const CONNECT: &str = "bedrock_connect";
 
 /// Makes a change between the entries of its begin and its end.
 pub(super) async fn change(
@@ -34,12 +39,13 @@ pub(super) async fn change(
 /// A connection was closed before it sent anything.
 pub(super) fn refused(door: &Bedrock, peer: IpAddr) {
     let subject = Subject { tenant: Some(door.tenant.clone()), ..Subject::default() };
-    let act = act(peer, action::BEDROCK_CONNECT, subject);
+    let act = act(peer, CONNECT, subject);
     door.engine.audit_refused(api::Refusal { act, status: None, reason: Reason::Address });
 }
 
 fn act(peer: IpAddr, action: &str, subject: Subject) -> Act {
-    Act { by: Actor::Bedrock, address: Some(peer), action: action.to_owned(), subject }
+    let by = Actor::Door(ACTOR.into());
+    Act { by, address: Some(peer), action: action.to_owned(), subject }
 }
 
 /// Only names and ids that are valid.

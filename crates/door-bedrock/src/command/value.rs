@@ -83,7 +83,7 @@ pub(super) fn retry_after(text: &str) -> Result<Option<Modifiers>, Refusal> {
     if text.is_empty() {
         return Ok(None);
     }
-    Modifiers::parse(text).map(Some).map_err(|_| (402, "Malformed retryAfter").into())
+    Modifiers::parse("retryAfter", text).map(Some).map_err(|_| (402, "Malformed retryAfter").into())
 }
 
 /// `true` in any case, or a number that is not 0.

@@ -65,8 +65,8 @@ pub(crate) async fn add(
         return Ok(Added { ids, repeated: false });
     }
     let bytes: usize = jobs.iter().map(inline_bytes).sum();
-    // An add that the journal can take instead does not wait for those that hang with the store.
-    let room = if store_only { &shared.change_room } else { &shared.keyed_room };
+    // An add that the journal can take instead is not queued behind adds blocked on the store.
+    let room = if store_only { &shared.rooms.change } else { &shared.rooms.keyed };
     let room = room.take(bytes).await;
     let (shared, key) = (shared.clone(), key.clone());
     to_its_end(async move {
@@ -173,7 +173,13 @@ async fn add_keyed(
         Found::Answered(record) => return repeated(&record, &idempotency),
         Found::Mine(deciding) => deciding,
     };
-    let ids = match decide_in_store(shared, key, &jobs, &idempotency, store_only).await? {
+    // Read once: an add that was to be decided by the store waits for it, and no other one does.
+    let asks_store = store_only || !shared.daemon.contact.store_hangs();
+    let decided = match asks_store {
+        true => decide_in_store(shared, key, &jobs, &idempotency, store_only).await?,
+        false => Direct::Undecided(Error::Unavailable("the store does not answer".into())),
+    };
+    let ids = match decided {
         Direct::New(ids) => ids,
         Direct::Known(record) => {
             let answer = repeated(&record, &idempotency);
@@ -182,10 +188,10 @@ async fn add_keyed(
         }
         Direct::Undecided(error) if store_only => return Err(error),
         Direct::Undecided(_) => {
-            let fits = jobs.len() <= BATCH_JOBS_MAX;
+            let waits_for_ingest = asks_store && jobs.len() > BATCH_JOBS_MAX;
             let ids = append_jobs(shared, key, jobs, Some(idempotency.clone())).await?;
             // Other daemons learn of the key only through the store.
-            if let (false, Some(last)) = (fits || shared.daemon.contact.store_hangs(), ids.last()) {
+            if let (true, Some(last)) = (waits_for_ingest, ids.last()) {
                 shared.fresh.up_to(*last, KEY_PATIENCE).await;
             }
             if deciding.is_contradicted()
@@ -209,9 +215,6 @@ async fn decide_in_store(
     idempotency: &IdempotencyKey,
     store_only: bool,
 ) -> Result<Direct, Error> {
-    if !store_only && shared.daemon.contact.store_hangs() {
-        return Ok(Direct::Undecided(Error::Unavailable("the store does not answer".into())));
-    }
     if let Some(backlog) = shared.fresh.backlog_newest {
         shared.fresh.up_to(backlog, KEY_PATIENCE).await;
     }

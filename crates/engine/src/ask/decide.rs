@@ -25,7 +25,7 @@ pub(crate) async fn decide(
     targets: Vec<Target>,
     decide: Decide,
 ) -> Result<Decided, Error> {
-    let room = shared.change_room.take(0).await;
+    let room = shared.rooms.change.take(0).await;
     let (shared, tenant) = (shared.clone(), tenant.clone());
     to_its_end(async move {
         let _room = room;
@@ -58,7 +58,7 @@ pub(crate) async fn query(
     without_where: bool,
     patience: Duration,
 ) -> Result<SqlAnswer, Error> {
-    let room = shared.change_room.take(text.len()).await;
+    let room = shared.rooms.change.take(text.len()).await;
     let (shared, tenant) = (shared.clone(), tenant.clone());
     to_its_end(async move {
         let _room = room;

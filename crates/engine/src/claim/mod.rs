@@ -4,14 +4,15 @@
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐
 //!   pull ──────── types found by name ────┴─► Reservation ─► job_claim ─► answered, or given back
-//!   take ──────── names and a decision ─► job_take
+//!   take ──────── names and a decision ──────────────────► job_take
 //! ```
 //!
 //! **Limits.** The store counts a type's `concurrency` and `rate` within the claim, so they hold
 //! for all kinds of claims and all daemons. Its answer says which types rest now, and the scheduler
-//! leaves these alone until then. A `Reservation` is a claim's share of a type: jobs on which no
-//! other claim counts, and a slot for a batch. Dropping it returns what was not used, whatever
-//! happened to the claim.
+//! leaves these alone until then. A `Reservation` is a claim's share of a type: jobs that no other
+//! claim counts on, and a slot for a batch. Dropping it returns what was not used, whatever
+//! happened to the claim. A take has none: the store finds its types, so there is nothing to
+//! reserve before it is answered. The payloads of all of them together are bounded by `room`.
 //!
 //! **What a claim sees.** Every job whose add this daemon answered before: the claim of a worker
 //! waits until our journal is ingested that far (for `FRESH_CLAIM` at most, if the store is slow),
@@ -20,8 +21,8 @@
 //! **Waiting.** A worker that finds nothing waits in the `Waitlist`. It enters the list before it
 //! looks, so it misses nothing. A look has bounds: one that reaches them is repeated after a pause.
 //!
-//! **Giving back.** Jobs claimed for a caller that disconnected are released. Those of a take are
-//! made what they were (`untake`), also if their door reports that they did not reach the worker.
+//! **Giving back.** Jobs claimed for a caller that disconnected are released. Jobs of a take are
+//! restored (`untake`), also if their door reports that they did not reach the worker.
 //! If that fails, or the answer of a claim or take is lost, the beat releases their leases later
 //! (`abandoned`); a job that a take has lent, without a lease, waits until its `run_at`.
 
@@ -59,7 +60,7 @@ pub(crate) async fn claim(
     bytes_max: u64,
 ) -> Result<(Vec<Filled>, UnderWay<'_>), Error> {
     let jobs = reservations.iter().map(|reservation| u64::from(reservation.jobs())).sum();
-    let share = shared.claim_room.share(jobs, bytes_max);
+    let share = shared.rooms.claim.share(jobs, bytes_max);
     let (ClaimAnswer { jobs: claimed, rests }, under_way) =
         claim_picks(shared, picks(&reservations), hold, share.bytes()).await?;
     shared.ready.rest(&rests, shared.clock.steady());

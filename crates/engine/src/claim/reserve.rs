@@ -1,5 +1,5 @@
-//! Reservations: a claim's share of a type's rate and slots. Dropping one returns what was not
-//! used.
+//! Reservations: a claim's share of the jobs that the scheduler expects of a type, and a slot for a
+//! batch. Dropping one returns what was not used.
 
 use std::sync::Arc;
 

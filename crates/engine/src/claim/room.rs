@@ -1,14 +1,17 @@
-//! Room for the payloads of all claims that are under way. What a claim brings is known only when
-//! the store has answered, so each gets a share of what is left. No claim waits: when many large
-//! ones come together, they bring fewer jobs.
+//! Room for the payloads of all claims and takes that are under way. What one of them brings is
+//! known only when the store has answered, so each gets a share of what is left. None waits: when
+//! many large ones come together, they bring fewer jobs. The one exception is a take whose first
+//! job is larger than its share: such jobs come one at a time.
 
 use std::sync::Mutex;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::sync::lock;
 
-/// Inline payloads of all claims that the store has not answered, except for `SHARE_MIN` and the
-/// last job of each.
+/// Payloads of all claims and takes that the store has not answered, except for `SHARE_MIN` of each
+/// and the last job of a claim.
 const ROOM_BYTES: u64 = 256 * 1024 * 1024;
 /// A claim leaves room for others: it gets at most one part in this many of what is left.
 const PARTS: u64 = 4;
@@ -17,6 +20,7 @@ const SHARE_MIN: u64 = 256 * 1024;
 
 pub(crate) struct ClaimRoom {
     left: Mutex<u64>,
+    oversized: Semaphore,
 }
 
 /// The share of one claim; dropping it returns it.
@@ -34,11 +38,16 @@ impl ClaimRoom {
         *left -= bytes;
         Share { room: self, bytes }
     }
+
+    /// For a take of one job that is larger than its share: waits until no other one is under way.
+    pub(crate) async fn oversized(&self) -> Option<SemaphorePermit<'_>> {
+        self.oversized.acquire().await.ok()
+    }
 }
 
 impl Default for ClaimRoom {
     fn default() -> ClaimRoom {
-        ClaimRoom { left: Mutex::new(ROOM_BYTES) }
+        ClaimRoom { left: Mutex::new(ROOM_BYTES), oversized: Semaphore::new(1) }
     }
 }
 

@@ -47,8 +47,10 @@ pub(crate) async fn take(
 }
 
 async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Looked<TakeAnswer>, Error> {
-    let mut looked_again = false;
+    let (mut looked_again, mut alone) = (false, None);
     for _ in 0..PIECES_MAX {
+        let share = shared.rooms.claim.share(u64::from(take.limit), take.payload_bytes_max);
+        take.bytes_max = if alone.is_some() { u64::MAX } else { share.bytes() };
         let store = shared.store.as_ref();
         let owner = shared.daemon.sysid();
         let under = |token| {
@@ -60,6 +62,11 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Looked<TakeAnsw
         taken(&shared, &answer);
         if !answer.given.is_empty() || answer.kept > 0 {
             return Ok(Looked::Found(answer));
+        }
+        if answer.oversized {
+            alone = shared.rooms.claim.oversized().await;
+            take.limit = 1;
+            continue;
         }
         if answer.full && shared.ready.set_limit_hit() && !looked_again {
             // Room that came before this was not announced: look again. Room that comes from now on

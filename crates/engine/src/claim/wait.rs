@@ -104,7 +104,7 @@ async fn room(
     tokio::select! {
         biased;
         () = gone.cancelled() => None,
-        room = shared.look_room.take(bytes) => room,
+        room = shared.rooms.look.take(bytes) => room,
     }
 }
 

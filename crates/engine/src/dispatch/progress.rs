@@ -28,12 +28,12 @@ pub(crate) struct Progresses {
 struct AttemptProgress {
     newest: Option<Progress>,
     /// The number of the latest report; it is in the store if `stored` is the same.
-    said: u64,
+    reported: u64,
     stored: u64,
     /// A task is writing, or pausing before the next write.
     writing: bool,
     /// The first value that was not a percentage.
-    odd: Option<f64>,
+    invalid: Option<f64>,
 }
 
 /// The progress that is left to store when an attempt has ended.
@@ -56,14 +56,14 @@ impl Progresses {
         let mut attempts = self.attempts();
         let of = attempts.entry(lease.attempt_id()).or_default();
         if !(0.0..=100.0).contains(&percent) {
-            of.odd = of.odd.or(Some(percent));
+            of.invalid = of.invalid.or(Some(percent));
         }
         if percent.is_nan() {
             return;
         }
         let (percent, message) = (percent.clamp(0.0, 100.0), cut(message));
         of.newest = Some(Progress { percent, message, at: shared.now() });
-        of.said += 1;
+        of.reported += 1;
         if !std::mem::replace(&mut of.writing, true) {
             tokio::spawn(self.clone().write(shared.clone(), lease));
         }
@@ -72,15 +72,16 @@ impl Progresses {
     /// Forgets the attempt; no more progress is written for it.
     pub(crate) fn end(&self, attempt: AttemptId) -> Rest {
         let Some(of) = self.attempts().remove(&attempt) else { return Rest::default() };
-        let odd = |odd| format!("a progress of {odd} is not a percentage from 0 to 100");
-        Rest { progress: of.newest.filter(|_| of.stored < of.said), note: of.odd.map(odd) }
+        let note = |percent| format!("a progress of {percent} is not a percentage from 0 to 100");
+        let progress = of.newest.filter(|_| of.stored < of.reported);
+        Rest { progress, note: of.invalid.map(note) }
     }
 
     async fn write(self: Arc<Self>, shared: Arc<Shared>, lease: LeaseRef) {
         let attempt = lease.attempt_id();
-        while let Some((said, progress)) = self.next(attempt) {
+        while let Some((number, progress)) = self.next(attempt) {
             match shared.store.job_progress(vec![(lease.clone(), progress)]).await {
-                Ok(_) => self.stored(attempt, said),
+                Ok(_) => self.stored(attempt, number),
                 Err(error) => tracing::debug!(%error, id = %lease.id, "cannot store progress now"),
             }
             tokio::time::sleep(INTERVAL).await;
@@ -91,13 +92,13 @@ impl Progresses {
     fn next(&self, attempt: AttemptId) -> Option<(u64, Progress)> {
         let mut attempts = self.attempts();
         let of = attempts.get_mut(&attempt)?;
-        of.writing = of.stored < of.said;
-        of.newest.clone().filter(|_| of.writing).map(|progress| (of.said, progress))
+        of.writing = of.stored < of.reported;
+        of.newest.clone().filter(|_| of.writing).map(|progress| (of.reported, progress))
     }
 
-    fn stored(&self, attempt: AttemptId, said: u64) {
+    fn stored(&self, attempt: AttemptId, number: u64) {
         if let Some(of) = self.attempts().get_mut(&attempt) {
-            of.stored = said;
+            of.stored = number;
         }
     }
 

@@ -169,7 +169,8 @@ impl Health {
         let in_words = |service: &FailedService| {
             let window = format_duration(FAILURES_WINDOW);
             let FailedService { name, failures } = service;
-            format!("the service {name} has panicked {failures} times in the last {window}")
+            let times = if *failures == 1 { "once".into() } else { format!("{failures} times") };
+            format!("the service {name} has panicked {times} in the last {window}")
         };
         let mut words: Vec<String> = failed.iter().map(in_words).collect();
         words.extend(self.failing_services().into_iter().map(failing));

@@ -24,7 +24,8 @@
 //!   store's position.
 //! - unhandled: the types that it suspects and its place among them; a type that it skips has its
 //!   turn in the next round.
-//! - keys: a use that is not noted is noted with the next one, a minute later.
+//! - keys: a missed use is recorded with the next one, a minute later.
+//! - tenants: settings that were read and not applied are read again.
 //! - audit: entries that did not reach the store still wait.
 //! - beat, reap, purge, listen, clock: have no state to lose. Each pass starts from the store or
 //!   the clock.

@@ -31,8 +31,8 @@
 //!
 //! **Numbers are estimates.** Adds raise them at once. Claims lower them and report how many more a
 //! claim would get, so a type with jobs is never taken for empty. A number that is too high costs
-//! an empty claim. Limits do not depend on them: the store counts running jobs, `rate` counts
-//! starts.
+//! an empty claim. Limits do not depend on them: the store counts running jobs and starts; `rate`
+//! remembers which types rest.
 
 mod candidates;
 mod draw;

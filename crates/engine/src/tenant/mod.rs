@@ -44,12 +44,14 @@ pub(crate) async fn refresh(shared: &Shared) -> Result<(), Error> {
         let changed = shared.store.tenant_settings_changed(*seen, PAGE_TENANTS_MAX).await;
         let changed = changed.map_err(store_error)?;
         let Some((newest, ..)) = changed.last() else { return Ok(()) };
-        *seen = *newest;
+        let newest = *newest;
         let was_last = changed.len() < PAGE_TENANTS_MAX;
         let now = shared.clock.steady();
         for (_, tenant, settings) in changed {
             shared.ready.scheduler().set_tenant(&tenant, &settings, now);
         }
+        // Only now: after a panic, the same page is read again.
+        *seen = newest;
         // A tenant may use more slots now.
         shared.ready.dispatch_wake.notify_one();
         if was_last {

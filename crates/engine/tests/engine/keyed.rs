@@ -1,10 +1,12 @@
 //! An Idempotency-Key means one add, whichever daemons it reaches and whatever happens to them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use tokio::sync::{Semaphore, mpsc};
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
 use windlass_core::{AddOptions, JobId, State, TypeKey};
@@ -289,4 +291,60 @@ async fn a_large_add_that_comes_second_is_answered_with_the_ids_of_the_first() {
         assert_eq!((&again.ids, again.repeated), (&first.ids, true));
     }
     assert_eq!(second.ids, first.ids);
+}
+
+/// The store begins to hang after it was asked for the key: the add waits for its own ingest all
+/// the same, so its answer is the store's.
+#[tokio::test]
+async fn a_large_add_waits_for_its_ingest_if_the_store_begins_to_hang_meanwhile() {
+    const JOBS: usize = 10_001;
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+    // No beat tells the daemon that the store answers.
+    let start = || Daemon::start_on(store.clone(), |options| options.lease = 10 * PATIENCE);
+    let daemons = [start().await, start().await];
+    store.hold_inserts(true);
+    store.hold_add_answers(true);
+    let mut hangs = pin!(add(&daemons[1], &t, "hangs"));
+    assert!(futures_util::poll!(hangs.as_mut()).is_pending());
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(4)).await;
+    tokio::time::resume();
+
+    let (asked, mut was_asked) = mpsc::unbounded_channel();
+    let hung = Arc::new(Semaphore::new(0));
+    store.set_hook({
+        let hung = hung.clone();
+        move |call| {
+            let (asked, hung) = (asked.clone(), hung.clone());
+            async move {
+                if call == "idempotency_get" && asked.send(()).is_ok() {
+                    let _go_on = hung.acquire().await;
+                }
+            }
+        }
+    });
+    let large = tokio::spawn({
+        let (engine, t) = (daemons[1].engine.clone(), t.clone());
+        async move { engine.add(&t, jobs(&vec!["x"; JOBS]), note("k")).await.unwrap() }
+    });
+    in_time("the store is asked", was_asked.recv()).await;
+    drop(was_asked);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_millis(1500)).await;
+    tokio::time::resume();
+    in_time("the store hangs", hangs).await;
+    hung.add_permits(1);
+    let in_journal = async {
+        while daemons[1].engine.status().await.journal.waiting <= JOBS as u64 {
+            pause().await;
+        }
+    };
+    in_time("both adds are in the journal", in_journal).await;
+
+    store.hold_add_answers(false);
+    let first = add(&daemons[0], &t, "k").await;
+    store.hold_inserts(false);
+    let large = in_time("the large add is answered", large).await.unwrap();
+    assert_eq!((large.ids.len(), large.repeated), (1, true));
+    assert_eq!(large.ids, first.ids);
 }

@@ -66,7 +66,7 @@ async fn jobs_run_on_after_the_dispatcher_panics() {
         }
         assert_eq!(daemon.runner.panics_left(call), 0);
         let services = daemon.engine.readiness().await.services.unwrap_err();
-        assert_eq!(services, "the service dispatch has panicked 1 times in the last 5m");
+        assert_eq!(services, "the service dispatch has panicked once in the last 5m");
         let failed = FailedService { name: "dispatch", failures: 1 };
         assert_eq!(daemon.engine.status().await.services, [failed]);
         let metrics = daemon.engine.metrics_text().await;
@@ -95,7 +95,7 @@ async fn a_batch_that_panics_gives_its_slot_back() {
     }
     assert_eq!(daemon.runner.panics_left("end of run"), 0);
     let services = daemon.engine.readiness().await.services.unwrap_err();
-    assert_eq!(services, "the service batch has panicked 1 times in the last 5m");
+    assert_eq!(services, "the service batch has panicked once in the last 5m");
 }
 
 /// Later jobs must not overtake those that the panicking pass had reserved: the store's position

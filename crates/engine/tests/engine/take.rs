@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use windlass_core::edit::{
@@ -10,15 +12,18 @@ use windlass_core::edit::{
     Target,
 };
 use windlass_core::job::{Lease, Token};
+use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, WHOLE_BYTES_MAX};
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::Stop;
-use windlass_core::store::LeaseRef;
+use windlass_core::store::prelude::*;
+use windlass_core::store::{Durability, Insert, LeaseRef};
 use windlass_core::{
-    AddOptions, Extra, Job, JobId, Payload, Priority, State, Timestamp, TypeKey, TypeName,
+    AddOptions, Extra, Job, JobId, NewJob, Payload, Priority, State, Timestamp, TypeKey, TypeName,
     TypeSettings,
 };
 use windlass_engine::api::AddJob;
 use windlass_engine::{Engine, Error};
+use windlass_test_kit::wait::in_time;
 
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{PATIENCE, wish};
@@ -305,6 +310,52 @@ async fn a_decision_sees_what_was_just_added_and_may_refuse_in_its_own_words() {
     assert_eq!(daemon.engine.full_job(&others, id).await.unwrap(), None);
     let no_sql = daemon.engine.query(&t.tenant, "SELECT 1;".into(), false, PATIENCE).await;
     assert!(matches!(no_sql, Err(Error::Conflict(_))), "{no_sql:?}");
+}
+
+/// The store carries out many takes at once, and answers none of them yet.
+#[tokio::test]
+async fn takes_together_bring_no_more_than_there_is_room_for() {
+    const TAKES: usize = 20;
+    const JOBS: u32 = 700;
+    const ROOM_JOBS: u64 = 256;
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let payload = Bytes::from(vec![b'x'; PAYLOAD_INLINE_BYTES_MAX]);
+    let now = daemon.engine.now();
+    let new = |number: i64| {
+        let id = JobId::new(number).unwrap();
+        NewJob::new(id, t.clone(), Payload::Inline(payload.clone()), now)
+    };
+    let jobs = (1..=i64::from(JOBS)).map(new).collect();
+    let (keys, durability) = (Vec::new(), Durability::Relaxed);
+    store.job_insert(Insert { jobs, keys, mark: None, durability }).await.unwrap();
+
+    let (asked, mut takes) = mpsc::unbounded_channel();
+    store.set_hook(move |call| {
+        if call == "job_take" {
+            let _ = asked.send(());
+        }
+        async {}
+    });
+    store.hold_answers(true);
+    let mut taking = JoinSet::new();
+    for _ in 0..TAKES {
+        let engine = daemon.engine.clone();
+        let many = one_job(glob("t"));
+        let many = Take { limit: JOBS, payload_bytes_max: WHOLE_BYTES_MAX, ..many };
+        taking.spawn(async move { engine.take(many, Duration::ZERO).await.unwrap() });
+        in_time("the store is asked", takes.recv()).await;
+    }
+    let running = async {
+        let stats = store.type_stats(Some(&t.tenant)).await.unwrap();
+        stats.iter().map(|of| of.running).sum::<u64>()
+    };
+    let running = running.await;
+    assert!(running > 0 && running <= ROOM_JOBS, "{running} jobs of 1 MiB are under way");
+    store.hold_answers(false);
+    while let Some(took) = in_time("all are answered", taking.join_next()).await {
+        assert!(!took.unwrap().given.is_empty(), "those without room for one job get it alone");
+    }
 }
 
 /// The daemon that started later has larger tokens, until the other one gets a new boot number.

@@ -36,7 +36,7 @@ impl Store for PostgresStore {
     }
 
     async fn changed(&self) {
-        self.inner.hints.heard().await;
+        self.inner.hints.hinted().await;
     }
 
     async fn close(&self) {

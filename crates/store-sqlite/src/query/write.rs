@@ -247,7 +247,10 @@ fn set_extra(extra: &mut Extra, values: &Values) -> Result<()> {
         let modifiers = text(column::RETRY_AFTER, value)?;
         extra.door_text = match modifiers.as_str() {
             "" => None,
-            modifiers => Some(Modifiers::parse(modifiers).map_err(refuse)?.as_str().into()),
+            modifiers => {
+                let modifiers = Modifiers::parse("retryAfter", modifiers).map_err(refuse)?;
+                Some(modifiers.as_str().into())
+            }
         };
     }
     Ok(())

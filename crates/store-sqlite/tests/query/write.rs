@@ -38,6 +38,7 @@ impl World {
             hidden: mocks,
             limit: 10,
             payload_bytes_max: u64::MAX,
+            bytes_max: u64::MAX,
             after: None,
             claimant: Claimant::UNSET,
             decide: Arc::new(|whole, _, _| {

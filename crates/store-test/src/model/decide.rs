@@ -195,6 +195,7 @@ pub(super) struct TakePlan {
     pub(super) hidden: bool,
     pub(super) limit: u32,
     pub(super) payload_bytes_max: u64,
+    pub(super) bytes_max: u64,
     pub(super) owner: Sysid,
     pub(super) token: Token,
     /// When lent jobs are due again; without it, jobs are leased.
@@ -214,6 +215,7 @@ impl TakePlan {
             hidden: self.hidden,
             limit: self.limit,
             payload_bytes_max: self.payload_bytes_max,
+            bytes_max: self.bytes_max,
             after: None,
             claimant: Claimant::UNSET,
             decide: Arc::new(move |whole, _, _| plan.decide(whole)),

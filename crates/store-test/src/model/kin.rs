@@ -101,6 +101,7 @@ impl World {
             hidden: self.random.bool(),
             limit: self.random.u32(1..6),
             payload_bytes_max: if self.random.bool() { u64::MAX } else { 2048 },
+            bytes_max: if self.random.bool() { u64::MAX } else { 2048 },
             owner: self.sysid(),
             token: self.token(),
             lend: self.maybe(|world| world.now + Duration::from_secs(world.random.u64(1..60))),

@@ -1,5 +1,6 @@
-//! The documents are true: the guide, the examples, the table of requirements.
+//! The documents are true: the guide, the examples, the maps of the code, the tables of tests.
 
 mod example;
 mod guide;
+mod path;
 mod requirement;

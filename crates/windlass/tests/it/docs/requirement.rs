@@ -1,4 +1,5 @@
-//! The table of requirements is complete: each number has a row, each named test exists.
+//! The tables of requirements and of defects are complete: each number has a row, each named test
+//! exists.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -31,6 +32,9 @@ const DISBATCH: [&str; 70] = [
     "11.8", "11.9", "11.10", "11.11", "11.12", "11.13", "11.14", "11.15", "11.16", "11.17",
     "11.18", "12.1", "12.2", "12.3", "12.4", "12.5", "12.6", "12.7", "13",
 ];
+
+/// The defects of the core and of the doors.
+const DEFECTS: [(char, u32); 2] = [('A', 19), ('D', 7)];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -116,24 +120,44 @@ fn every_test_that_is_named_exists() {
     assert!(named > 0);
 }
 
-/// Each claim of the page names tests, in the last column of its tables.
-#[test]
-fn every_claim_about_security_names_tests_that_exist() {
+/// The rows of the tables of a page whose last column names tests.
+fn tested_rows(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.contains("| tests |"));
+    rows.map(str::to_owned).collect()
+}
+
+/// Each row names tests, and all of them exist.
+fn check_tests_of(page: &str, rows: &[String]) {
     let mut names = HashSet::new();
     functions_below(&root().join("crates"), &mut names);
-    let page = fs::read_to_string(root().join("docs/security.md")).unwrap();
-    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.contains("| tests |"));
-    let mut claims = 0;
     for row in rows {
         let tests = row.trim_end_matches(" |").rsplit("| ").next().unwrap_or_default();
         let tests: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
-        assert!(!tests.is_empty(), "no test in {row}");
+        assert!(!tests.is_empty(), "{page}: no test in {row}");
         for name in tests {
-            assert!(names.contains(name), "{name} does not exist: {row}");
+            assert!(names.contains(name), "{page}: {name} does not exist: {row}");
         }
-        claims += 1;
     }
-    assert!(claims > 10, "{claims} claims");
+}
+
+#[test]
+fn every_claim_about_security_names_tests_that_exist() {
+    let rows = tested_rows("docs/security.md");
+    assert!(rows.len() > 10, "{} claims", rows.len());
+    check_tests_of("docs/security.md", &rows);
+}
+
+#[test]
+fn every_defect_names_tests_that_exist() {
+    let rows = tested_rows("docs/defects.md");
+    let numbers: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().nth(1)).collect();
+    let of = |(family, last): &(char, u32)| {
+        (1..=*last).map(|number| format!("{family}{number}")).collect::<Vec<_>>()
+    };
+    let wanted: Vec<String> = DEFECTS.iter().flat_map(of).collect();
+    assert_eq!(numbers, wanted);
+    check_tests_of("docs/defects.md", &rows);
 }
 
 /// No test of the doors is left out of the table.
