@@ -3,3 +3,4 @@
 mod example;
 mod guide;
 mod requirement;
+mod test_name;
