@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::harness::{Config, Daemon, run};
 use crate::users::{as_both_users, as_root_and_as_nobody, bare, strict, tries, works};
 
-/// Calls by their numbers on this kind of machine, as root can make them, and the error with which a
-/// cell refuses each.
+/// Calls by their numbers on this kind of machine, as root can make them, and the error with which
+/// a cell refuses each.
 const CALLS: [(&str, &str, &str); 19] = [
     ("unshare user", "272, 0x10000000", "EPERM"),
     ("clone3", "435, clone, 88", "ENOSYS"),

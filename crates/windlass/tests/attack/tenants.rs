@@ -37,8 +37,8 @@ leaves('socket', lambda: (s.bind('\0windlass-word'), s.listen()))
 leaves('keyring', lambda: refused(c.syscall(248, b'user', b'word', b'word', 4, -4)))
 "#;
 
-/// Looks for it in all of these. A named queue can be there and not be opened, because its file is in
-/// no place that Landlock knows: only an error that says that there is none counts.
+/// Looks for it in all of these. A named queue can be there and not be opened, because its file is
+/// in no place that Landlock knows: only an error that says that there is none counts.
 const LOOK: &str = r#"
 import ctypes, errno, os, socket
 c = ctypes.CDLL(None, use_errno=True)
