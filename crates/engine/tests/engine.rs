@@ -9,6 +9,8 @@
 
 #[path = "engine/adopt.rs"]
 mod adopt;
+#[path = "engine/api_key.rs"]
+mod api_key;
 #[path = "engine/attempt.rs"]
 mod attempt;
 #[path = "engine/audit.rs"]

@@ -71,6 +71,7 @@ fn b17_a_job_cannot_end_the_later_jobs_of_its_batch() {
                 let [evil, honest] = [0, 1].map(|place: usize| tenant.until_end(&ids[place]));
                 let log = tenant.log(&ids[0]);
                 assert_eq!(evil["state"], "failed", "{kind}: {log}");
+                assert!(log.contains("it wrote to the descriptors"), "{kind}: {log}");
                 assert_eq!(result(&tenant, &ids[1]), json!("honest"), "{kind}: {honest}");
                 assert_eq!((&honest["state"], &honest["attempt"]), (&json!("finished"), &json!(1)));
                 std::fs::remove_file(&go).unwrap();

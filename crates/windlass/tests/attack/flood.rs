@@ -1,18 +1,17 @@
 //! Many tenants whose jobs sleep: another tenant's first job runs meanwhile.
 
-use std::time::{Duration, Instant};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::{Config, Daemon, Tenant, until};
+use crate::harness::{Config, Daemon, Tenant, field, until};
 use crate::users::both_users;
 
 /// Many more than there are shared slots and contexts for all tenants together.
 const SLEEPERS: usize = 30;
 const SLOTS: usize = 4;
-/// A first job starts at once, which takes a new process or context; far less than this.
-const START_MAX: Duration = Duration::from_secs(5);
-/// Tenants that come late. A machine can be busy for a while, but not with each of them.
+/// Tenants that come late.
 const LATE: usize = 3;
 
 fn config(config: Config) -> Config {
@@ -29,19 +28,16 @@ fn sleeper(daemon: &Daemon, number: usize, (lang, sleeps): (&str, &str)) -> (Ten
     (tenant, id)
 }
 
-/// How long the first job of a new tenant waits for its start.
-fn wait_of_a_newcomer(daemon: &Daemon, name: &str, (lang, ends): (&str, &str)) -> Duration {
+/// Adds the first job of a new tenant.
+fn newcomer(daemon: &Daemon, name: &str, (lang, ends): (&str, &str)) -> (Tenant, String) {
     let late = daemon.tenant(name);
     late.handler("t", &json!({"lang": lang, "body": ends}));
-    let added = Instant::now();
     let id = late.add_one("t", "x");
-    until("it has started", || late.job(&id), |job| job["state"] != "queued");
-    let waited = added.elapsed();
-    late.until_state(&id, "finished");
-    waited
+    (late, id)
 }
 
-/// Every tenant runs a job of this handler that does not end, then more tenants a job of that.
+/// Every tenant runs a job of this handler that does not end, then more tenants a job of that: each
+/// ends while all the others sleep.
 fn sleepers_keep_nobody_out(lang: &str, sleeps: &str, ends: &str) {
     for user in both_users() {
         let daemon = Daemon::start(config(user));
@@ -50,11 +46,41 @@ fn sleepers_keep_nobody_out(lang: &str, sleeps: &str, ends: &str) {
         let runs = |(tenant, id): &&(Tenant, String)| tenant.job(id)["state"] == "running";
         let running = || sleepers.iter().filter(runs).count();
         until("every tenant has a sleeper", running, |running| *running == SLEEPERS);
-        let late = (0..LATE).map(|number| format!("late{number}"));
-        let waits = late.map(|name| wait_of_a_newcomer(&daemon, &name, (lang, ends)));
-        let least = waits.min().unwrap();
-        assert!(least < START_MAX, "each of {LATE} first jobs waited for {least:?} and more");
-        assert_eq!(running(), SLEEPERS, "nobody was stopped for it");
+        for number in 0..LATE {
+            let (late, id) = newcomer(&daemon, &format!("late{number}"), (lang, ends));
+            late.until_state(&id, "finished");
+            assert_eq!(running(), SLEEPERS, "nobody was stopped for it");
+        }
+        let starts = daemon.log.events("job_started");
+        let of_sleeper = |start: &&Value| sleepers.iter().any(|(_, id)| field(start, "id") == id);
+        let starts = starts.iter().filter(of_sleeper).count();
+        assert_eq!(starts, SLEEPERS, "nobody was stopped and started again for it");
+    }
+}
+
+/// The control: without reserved places, a first job waits until a sleeper ends. Both write down
+/// what they are, a sleeper when it ends, and all sleepers end when the first job is there.
+fn without_reserved_places_it_waits(lang: &str, sleeps: &str, ends: &str) {
+    for user in both_users() {
+        let daemon = Daemon::start(config(user).set("scheduler.slots_reserved", "0"));
+        let (hold, order) = (daemon.home().write("hold", ""), daemon.home().write("order", ""));
+        fs::set_permissions(&order, Permissions::from_mode(0o666)).unwrap();
+        let placed = |body: &str| {
+            let body = body.replace("HOLD", hold.to_str().unwrap());
+            body.replace("ORDER", order.to_str().unwrap())
+        };
+        let (sleeps, ends) = (placed(sleeps), placed(ends));
+        let sleepers: Vec<_> = (0..SLOTS)
+            .map(|number| newcomer(&daemon, &format!("sleeper{number}"), (lang, &sleeps)))
+            .collect();
+        for (tenant, id) in &sleepers {
+            tenant.until_state(id, "running");
+        }
+        let (late, id) = newcomer(&daemon, "late", (lang, &ends));
+        assert_eq!(late.job(&id)["state"], "queued");
+        daemon.home().let_go("hold");
+        late.until_state(&id, "finished");
+        assert_eq!(daemon.home().lines("order")[0], "sleeper");
     }
 }
 
@@ -66,6 +92,19 @@ fn sleepers_of_many_tenants_in_slots_delay_no_other_tenant() {
 #[test]
 fn sleepers_of_many_tenants_in_contexts_delay_no_other_tenant() {
     sleepers_keep_nobody_out("python", "import time; time.sleep(1000)", "return 200");
+}
+
+#[test]
+fn without_reserved_slots_sleepers_would_delay_another_tenant() {
+    let sleeps = "while [ -e HOLD ]; do sleep 0.05; done; echo sleeper >> ORDER";
+    without_reserved_places_it_waits("sh", sleeps, "echo late >> ORDER");
+}
+
+#[test]
+fn without_reserved_contexts_sleepers_would_delay_another_tenant() {
+    let sleeps = "import os, time\nwhile os.path.exists('HOLD'): time.sleep(0.05)\n\
+                  open('ORDER', 'a').write('sleeper\\n')";
+    without_reserved_places_it_waits("python", sleeps, "open('ORDER', 'a').write('late\\n')");
 }
 
 /// More tenants than all places: then their time limits make room, and whoever runs nothing comes

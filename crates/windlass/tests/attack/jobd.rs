@@ -1,19 +1,40 @@
 //! Guessing the passwords of jobd's daemons.
 
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
 use std::sync::mpsc;
 
 use serde_json::json;
 
-use crate::jobd_harness::{Client, Daemon, Home, PATIENCE};
+use crate::jobd_harness::{Client, Daemon, Home, PATIENCE, program};
+use crate::users::NOBODY;
 
 /// Far more than anybody mistypes. One after another, with their pauses, they take minutes.
 const GUESSES: usize = 60;
 
-fn daemons(home: &Home) -> [Daemon; 2] {
-    [
-        home.worker(&home.storage_conf().set("password", "secret")),
-        home.master(&home.master_conf().set("password", "secret")),
-    ]
+/// A worker and a master of this user, with a password.
+fn daemons(home: &Home, user: u32) -> [Daemon; 2] {
+    [("jobd", home.storage_conf()), ("jobd-master", home.master_conf())].map(|(name, conf)| {
+        let conf = conf.set("password", "secret");
+        let file = home.path(&format!("{name}.conf"));
+        conf.write(&file);
+        for path in [home.folder(), &file, &home.path("jobs.db")] {
+            chown(path, Some(user), Some(user)).unwrap();
+        }
+        let mut command = program(name);
+        command.arg("--config").arg(&file).uid(user).gid(user);
+        let mut daemon = Daemon::spawn(command, home.folder(), conf.port());
+        daemon.listening();
+        daemon
+    })
+}
+
+/// The attack on daemons of each user.
+fn as_root_and_as_nobody(attack: impl Fn(Daemon)) {
+    for user in [0, NOBODY] {
+        let home = Home::sqlite();
+        daemons(&home, user).into_iter().for_each(&attack);
+    }
 }
 
 /// Sends a password with the first request.
@@ -25,8 +46,7 @@ fn guess(daemon: &Daemon, password: &str) -> Client {
 
 #[test]
 fn passwords_are_not_compared_as_fast_as_they_are_guessed() {
-    let home = Home::sqlite();
-    for daemon in daemons(&home) {
+    as_root_and_as_nobody(|daemon| {
         let (sender, told) = mpsc::channel();
         for number in 0..GUESSES {
             let (mut client, sender) = (guess(&daemon, &format!("guess {number}")), sender.clone());
@@ -37,13 +57,12 @@ fn passwords_are_not_compared_as_fast_as_they_are_guessed() {
         let next = || told.recv_timeout(PATIENCE).ok();
         let refused = std::iter::from_fn(next).any(|told| told.contains("too many wrong"));
         assert!(refused, "all guesses were compared");
-    }
+    });
 }
 
 #[test]
 fn a_right_password_is_accepted_after_wrong_ones() {
-    let home = Home::sqlite();
-    for daemon in daemons(&home) {
+    as_root_and_as_nobody(|daemon| {
         for wrong in ["", "Secret", "secre"] {
             let mut client = guess(&daemon, wrong);
             assert_eq!(client.answer(1)["error"], "invalid password");
@@ -53,7 +72,7 @@ fn a_right_password_is_accepted_after_wrong_ones() {
         for _ in 0..GUESSES {
             assert!(guess(&daemon, "secret").answer(1)["data"].is_object());
         }
-    }
+    });
 }
 
 /// The files that the packages install.

@@ -3,7 +3,6 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -44,10 +43,6 @@ print('planted', planted)
 return 200
 "#;
 
-/// Much less than the 48 s that a daemon took whose slots hung, and much more than one takes that
-/// has nothing to wait for.
-const STOP_MAX: Duration = Duration::from_secs(25);
-
 /// Runs the planter, and behind it a job of the same context with a large payload.
 pub(crate) fn plants_among_the_payloads(daemon: &Daemon) {
     let tenant = daemon.tenant("a");
@@ -79,18 +74,17 @@ pub(crate) fn plants_among_the_payloads(daemon: &Daemon) {
 #[test]
 fn b1_links_and_pipes_among_the_payloads_mislead_and_stop_nobody() {
     as_both_users(|config| {
-        // With few slots, one that hangs is missed.
-        let mut daemon = Daemon::start(strict(config).one_slot().set("stop_grace", "\"10s\""));
+        // With few slots, one that hangs is missed; and while one hangs, the daemon does not stop.
+        let mut daemon = Daemon::start(strict(config).one_slot().set("stop_grace", "\"1h\""));
         plants_among_the_payloads(&daemon);
-        let asked = Instant::now();
         assert!(daemon.terminate().success());
-        assert!(asked.elapsed() < STOP_MAX, "it waited for {:?}", asked.elapsed());
     });
 }
 
 /// Swaps directories of a job with a link to the victim, each until it is gone, in the order in
 /// which they are removed: as they are, and under the names that they get then. The link is
-/// elsewhere, where the daemon does not remove it; one that it removes is made again.
+/// elsewhere, where the daemon does not remove it; one that it removes is made again. It is ready
+/// once it has swapped them there and back.
 const SWAPPER: &str = r#"
 import ctypes, os, sys
 home, victim, files, ready = sys.argv[1:]
@@ -101,6 +95,7 @@ words = ctypes.c_char_p(link.encode())
 names = [work + '/' + name for name in os.listdir(work)]
 names += [home + '/.removed-%d' % n for n in reversed(range(2 * len(names)))]
 names = [(name, ctypes.c_char_p(name.encode())) for name in names]
+for there_and_back in range(2): assert swap(here, words, here, names[0][1], exchange) == 0
 os.write(int(ready), b'1'); os.close(int(ready))
 while os.path.exists(home):
   for path, name in names:

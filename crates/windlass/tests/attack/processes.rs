@@ -2,23 +2,37 @@
 
 use std::fs;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::harness::{Daemon, until};
-use crate::users::{as_both_users, as_root_and_as_nobody, run, runs, strict, with_argument, works};
+use crate::users::{
+    as_both_users, as_root_and_as_nobody, bare, run, runs, strict, with_argument, works,
+};
 
 /// A word that only processes of this test have among their arguments, as seconds of a sleep.
 pub(crate) fn word(first: u32, pid: u32) -> String {
     format!("{}.{}", first + pid, std::process::id())
 }
 
-/// Starts thirty processes that give up everything by which they could be known, and prints that.
+/// How many processes hide.
+const HIDDEN: usize = 30;
+
+/// Starts processes that give up everything by which they could be known, and prints that when all
+/// of them have: the word is an argument of a `sleep` then, no longer a part of a shell's.
 fn hides(word: &str) -> String {
     format!(
-        "i=0; while [ $i -lt 30 ]; do
-           (cd /; setsid env -i sh -c '(sleep {word} &) &' < /dev/null > /dev/null 2>&1 &)
-           i=$((i + 1)); done; sleep 0.2; echo begun"
+        r"i=0; while [ $i -lt {HIDDEN} ]; do
+            (cd /; setsid env -i sh -c '(sleep {word} &) &' < /dev/null > /dev/null 2>&1 &)
+            i=$((i + 1)); done
+          hidden() {{ cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' '\n' | grep -c '^{word}$'; }}
+          until [ $(hidden) -ge {HIDDEN} ]; do sleep 0.05; done; echo begun"
     )
+}
+
+/// The same in Python.
+fn hides_in_python(script: &str) -> String {
+    format!("import os\nos.system(r\"\"\"{script}\"\"\")")
 }
 
 #[test]
@@ -29,10 +43,21 @@ fn b5_processes_that_leave_everything_behind_end_with_their_job() {
         let (_, log) = run(&daemon.tenant("a"), "sh", &body, "x");
         assert!(log.contains("begun"), "{log}");
         assert!(!runs(&word), "processes of the job are still there");
-        let (_, log) =
-            run(&daemon.tenant("a"), "python", &format!("import os\nos.system('''{body}''')"), "x");
+        let (_, log) = run(&daemon.tenant("a"), "python", &hides_in_python(&body), "x");
         assert!(log.contains("begun"), "{log}");
         until("they are gone", || runs(&word), |runs| !runs);
+    });
+    // The control: nothing else ends them.
+    as_both_users(|config| {
+        let open = Daemon::start(bare(config));
+        let word = word(40_000, open.pid());
+        let (_, log) = run(&open.tenant("a"), "sh", &hides(&word), "x");
+        assert!(log.contains("begun"), "{log}");
+        let hidden = with_argument(&word);
+        for pid in &hidden {
+            kill_process(Pid::from_raw(*pid as i32).unwrap(), Signal::KILL).unwrap();
+        }
+        assert_eq!(hidden.len(), HIDDEN);
     });
 }
 
@@ -41,13 +66,13 @@ pub(crate) fn hide_when_the_daemon_is_killed(daemon: &mut Daemon) {
     let tenant = daemon.tenant("a");
     let word = word(60_000, daemon.pid());
     let body = format!("{}; sleep 1000", hides(&word));
-    let python = format!("import os\nos.system('''{body}''')");
+    let python = hides_in_python(&body);
     for (kind, lang, body) in [("t", "sh", &body), ("u", "python", &python)] {
         tenant.handler(kind, &json!({"lang": lang, "body": body}));
         tenant.add_one(kind, "x");
     }
     // Their shells have it among their words, too, but not as one.
-    until("all of them hide", || with_argument(&word).len(), |count| *count >= 60);
+    until("all of them hide", || with_argument(&word).len(), |count| *count >= 2 * HIDDEN);
     daemon.kill9();
     until("they are gone", || runs(&word), |runs| !runs);
 }
@@ -111,7 +136,23 @@ fn b6_b18_limits_and_priority_of_the_daemon_and_of_others_are_out_of_reach() {
         assert_eq!(victim.job(&id)["state"], "running");
         victim.post(&format!("jobs/{id}/cancel")).expect(200);
     });
+    // The control: without isolation, all handlers are the daemon's own user.
+    as_both_users(|config| {
+        let open = Daemon::start(bare(config));
+        let word = word(30_000, open.pid());
+        let victim = open.tenant("b");
+        victim.sh("sleeper", &format!("exec sleep {word}"));
+        victim.add_one("sleeper", "x");
+        let sleeper =
+            until("the victim runs", || with_argument(&word), |found| found.len() == 1)[0];
+        let body = format!("import os, resource\n{}return 200", disturbs(sleeper));
+        let log = works(&open.tenant("a"), "python", &body);
+        assert_eq!(log.matches("done ").count(), DISTURBS, "{log}");
+    });
 }
+
+/// Two ways to see arguments.
+const LOOKS: &str = "cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\\0' ' '; echo; ps aux";
 
 #[test]
 fn b15_arguments_of_another_tenants_processes_are_not_seen() {
@@ -121,9 +162,23 @@ fn b15_arguments_of_another_tenants_processes_are_not_seen() {
         victim.sh("sleeper", &format!("sleep {word}"));
         let id = victim.add_one("sleeper", "x");
         until("the victim runs", || runs(&word), |runs| *runs);
-        let log = works(&attacker, "sh", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; ps aux");
+        let log = works(&attacker, "sh", LOOKS);
         assert!(!log.contains(&word), "{log}");
         assert!(log.contains("/job/in/script"), "its own are there: {log}");
+        victim.post(&format!("jobs/{id}/cancel")).expect(200);
+    });
+    as_both_users(|config| {
+        let open = Daemon::start(bare(config));
+        let word = word(20_000, open.pid());
+        let victim = open.tenant("b");
+        victim.sh("sleeper", &format!("sleep {word}"));
+        let id = victim.add_one("sleeper", "x");
+        until("the victim runs", || runs(&word), |runs| *runs);
+        // The brackets are for `grep`, which is not to find its own arguments.
+        let (first, rest) = word.split_at(1);
+        let finds = format!("{{ {LOOKS}; }} | grep -o 'sleep [{first}]{rest}'");
+        let log = works(&open.tenant("a"), "sh", &finds);
+        assert_eq!(log.matches(&word).count(), 2, "the control: {log}");
         victim.post(&format!("jobs/{id}/cancel")).expect(200);
     });
 }

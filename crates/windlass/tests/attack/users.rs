@@ -11,6 +11,8 @@ use crate::harness::{Config, Daemon, Tenant};
 pub(crate) const NOBODY: u32 = 65534;
 /// Printed by an attack that got somewhere.
 pub(crate) const IN: &str = "GOT IN";
+/// The last line of an attack, which nothing has cut short.
+pub(crate) const TRIED: &str = "tried all";
 
 /// A configuration for a daemon of each user. That of root has more layers and more rights.
 pub(crate) fn both_users() -> [Config; 2] {
@@ -37,6 +39,12 @@ pub(crate) fn strict(config: Config) -> Config {
     config.set("retry.attempts", "1").set("isolation.level", "\"required\"")
 }
 
+/// No layer at all, for a control that shows the same code getting in.
+pub(crate) fn bare(config: Config) -> Config {
+    let config = config.set("retry.attempts", "1").set("isolation.level", "\"off\"");
+    config.set("isolation.landlock", "\"off\"")
+}
+
 /// The same command, started by a shell script that gets its words, and this one before them.
 pub(crate) fn wrapped(command: &Command, script: &str, first: &str) -> Command {
     let mut outer = Command::new("sh");
@@ -58,11 +66,19 @@ pub(crate) fn run(tenant: &Tenant, lang: &str, body: &str, payload: &str) -> (Va
     (job, tenant.log(&id))
 }
 
-/// Runs the attack, which must not print that it got in.
+/// Runs the attack to its end: it must not print that it got in.
 #[track_caller]
 pub(crate) fn fails(tenant: &Tenant, lang: &str, body: &str) -> String {
-    let (_, log) = run(tenant, lang, body, "x");
+    let log = tries(tenant, lang, body);
     assert!(!log.contains(IN), "{body}: {log}");
+    log
+}
+
+/// Runs the attack to its end, for a control.
+#[track_caller]
+pub(crate) fn tries(tenant: &Tenant, lang: &str, body: &str) -> String {
+    let (_, log) = run(tenant, lang, body, "x");
+    assert!(log.lines().any(|line| line == TRIED), "{body}: {log}");
     log
 }
 

@@ -4,3 +4,4 @@ mod example;
 mod guide;
 mod path;
 mod requirement;
+mod test_name;

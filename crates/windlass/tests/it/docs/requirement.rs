@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::test_name::{self, stem};
+
 /// The requirements that the table must have: S0 and S2, by ranges.
 const RANGES: [(&str, &[(u32, u32)]); 2] =
     [("S0", &[(1, 63)]), ("S2", &[(1, 9), (11, 30), (32, 40)])];
@@ -57,34 +59,6 @@ fn rows() -> BTreeMap<String, String> {
     rows
 }
 
-fn stem(path: &Path) -> String {
-    path.file_stem().unwrap().to_string_lossy().into_owned()
-}
-
-/// A folder's own file has the folder's name.
-fn module_of(path: &Path) -> String {
-    if path.ends_with("mod.rs") { stem(path.parent().unwrap()) } else { stem(path) }
-}
-
-fn functions_below(dir: &Path, names: &mut HashSet<String>) {
-    for entry in fs::read_dir(dir).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            functions_below(&path, names);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            let (folder, module) = (stem(dir), module_of(&path));
-            for rest in text.split("fn ").skip(1) {
-                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-                let name = &rest[..end.unwrap_or(rest.len())];
-                names.insert(format!("{folder}::{module}::{name}"));
-                names.insert(format!("{module}::{name}"));
-                names.insert(name.to_owned());
-            }
-        }
-    }
-}
-
 #[test]
 fn every_requirement_has_a_row() {
     let rows = rows();
@@ -108,7 +82,7 @@ fn every_requirement_has_a_row() {
 #[test]
 fn every_test_that_is_named_exists() {
     let mut names = HashSet::new();
-    functions_below(&root().join("crates"), &mut names);
+    test_name::all_below(&root().join("crates"), &mut names);
     let mut named = 0;
     for (requirement, tests) in rows() {
         // Test names are between backticks.
@@ -130,7 +104,7 @@ fn tested_rows(page: &str) -> Vec<String> {
 /// Each row names tests, and all of them exist.
 fn check_tests_of(page: &str, rows: &[String]) {
     let mut names = HashSet::new();
-    functions_below(&root().join("crates"), &mut names);
+    test_name::all_below(&root().join("crates"), &mut names);
     for row in rows {
         let tests = row.trim_end_matches(" |").rsplit("| ").next().unwrap_or_default();
         let tests: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
