@@ -34,8 +34,9 @@ const INTERFACES_FIRST: u32 = 0x8910;
 const INTERFACES_LAST: u32 = 0x894F;
 /// Events of files that show what others read and run. Changes can be watched.
 const READS: u32 = libc::IN_ACCESS | libc::IN_OPEN | libc::IN_CLOSE_NOWRITE;
-/// Asks for signals when a directory is read or changed, an older way than inotify.
-const NOTIFY_OF_DIRECTORY: u32 = libc::F_NOTIFY as u32;
+/// Requests of `fcntl` that no handler needs: for signals when a directory is read or changed, an
+/// older way than inotify; and for a lease, which keeps others waiting who open the file.
+const OF_OPEN_FILES: &[u32] = &[libc::F_NOTIFY as u32, libc::F_SETLEASE as u32];
 /// The kind of an `ioctl`, and those that file systems have: all of them, Btrfs, bcachefs and F2FS.
 /// Many change a file that is open for reading alone: its flags, its version, whether it can ever
 /// be changed again.
@@ -100,7 +101,9 @@ pub(super) fn needless(has_room: bool, without_shared_memory: bool) -> Vec<sock_
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCSTI as u32), no));
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCLINUX as u32), no));
     rules.push(Rule(libc::SYS_inotify_add_watch, Test::Has(2, READS), refuse(libc::EACCES)));
-    rules.push(Rule(libc::SYS_fcntl, Test::Is(1, NOTIFY_OF_DIRECTORY), refuse(libc::EACCES)));
+    let of_open =
+        |request: &u32| Rule(libc::SYS_fcntl, Test::Is(1, *request), refuse(libc::EACCES));
+    rules.extend(OF_OPEN_FILES.iter().map(of_open));
     // Its init has the same user.
     rules.push(Rule(libc::SYS_prlimit64, Test::NonZero(0), no));
     if has_room {
@@ -180,6 +183,9 @@ const REFUSED: &[c_long] = &[
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_vhangup,
+    // Landlock refuses them anyway, because no rule can name the kernel's own mount of them.
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
 ];
 
 /// Calls that are allowed on the caller itself (process 0), and refused on others.
@@ -245,6 +251,4 @@ const SHARED: &[c_long] = &[
     libc::SYS_msgctl,
     libc::SYS_msgsnd,
     libc::SYS_msgrcv,
-    libc::SYS_mq_open,
-    libc::SYS_mq_unlink,
 ];
