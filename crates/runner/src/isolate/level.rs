@@ -150,6 +150,11 @@ pub(super) fn try_group(
 }
 
 impl Layers {
+    /// The layer of this name, if it is missing.
+    pub(crate) fn lacks(&self, layer: &str) -> Option<&Missing> {
+        self.missing.iter().find(|missing| missing.layer == layer)
+    }
+
     /// Not one of those that can be required: what takes its place holds, but costs more.
     pub(super) fn lacks_groups(&mut self, reason: String) {
         let missing = Missing { layer: GROUPS, reason, help: GROUPS_HELP };
