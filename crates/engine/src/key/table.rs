@@ -99,7 +99,7 @@ impl KeyTable {
             let was_last = changed.len() < PAGE_KEYS_MAX;
             let mut entries = write(&self.entries);
             for (_, key) in changed {
-                entries.insert(key.id, Entry::new(key));
+                note(&mut entries, key);
             }
             // The store has removed them, or will with the next key.
             let forgotten = now - KEY_RETENTION;
@@ -112,9 +112,9 @@ impl KeyTable {
         }
     }
 
-    /// A key as the store has just answered it.
+    /// A key as the store has answered it, unless a later change is known by now.
     pub(super) fn put(&self, key: Key) {
-        write(&self.entries).insert(key.id, Entry::new(key));
+        note(&mut write(&self.entries), key);
         self.changed.send_replace(());
     }
 
@@ -126,6 +126,22 @@ impl KeyTable {
     /// For keys whose use could not be noted.
     pub(super) fn put_back_used(&self, ids: Vec<KeyId>) {
         lock(&self.used).extend(ids);
+    }
+}
+
+/// Changes of one key are not always noted in the order in which they were made. None gives it more
+/// time, so the state that ends first is the latest.
+fn note(entries: &mut HashMap<KeyId, Entry>, key: Key) {
+    if entries.get(&key.id).is_none_or(|known| end_of(&key) <= end_of(&known.key)) {
+        entries.insert(key.id, Entry::new(key));
+    }
+}
+
+/// When a key is no longer in force. A revoked one is not, whatever the clock says.
+fn end_of(key: &Key) -> Timestamp {
+    match (key.revoked_at, key.expires_at) {
+        (Some(_), _) => Timestamp(i64::MIN),
+        (None, at) => at.unwrap_or(Timestamp(i64::MAX)),
     }
 }
 
@@ -156,7 +172,7 @@ mod tests {
     use windlass_core::key::{NewKey, Owner, Role};
     use windlass_core::memory::MemoryStore;
     use windlass_core::name::Tenant;
-    use windlass_core::store::prelude::*;
+    use windlass_core::store::{KeyReplacement, KeyRotate, prelude::*};
     use windlass_core::time::ManualClock;
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -224,6 +240,26 @@ mod tests {
         let revoked = stage.store.key_revoke(None, key.id()).await.unwrap().unwrap();
         stage.table.put(revoked);
         assert!(matches!(stage.check(&key), Err(KeyRefusal::Revoked(_))));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_late_gives_no_key_more_time() {
+        let stage = Stage::new();
+        let (revoked, rotated) = (stage.make(None).await, stage.make(None).await);
+        let answer = async |key: &KeyText| stage.store.key_find(key.id()).await.unwrap().unwrap();
+        let late = [answer(&revoked).await, answer(&rotated).await];
+        stage.store.key_revoke(None, revoked.id()).await.unwrap();
+        let text = KeyText::random().unwrap();
+        let new = KeyReplacement { id: text.id(), digest: text.digest(), lifetime: None };
+        let overlap = Duration::from_secs(5);
+        let rotate = KeyRotate { tenant: None, old: rotated.id(), new, overlap };
+        stage.store.key_rotate(rotate).await.unwrap();
+        stage.refresh().await;
+        late.into_iter().for_each(|key| stage.table.put(key));
+        assert!(matches!(stage.check(&revoked), Err(KeyRefusal::Revoked(_))));
+        assert_eq!(stage.check(&rotated), Ok(Role::Worker));
+        stage.clock.set(NOW + overlap);
+        assert!(matches!(stage.check(&rotated), Err(KeyRefusal::Expired(_))));
     }
 
     #[tokio::test]

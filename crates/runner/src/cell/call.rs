@@ -13,7 +13,10 @@ use super::address::{
     Destination, Rules, allow_socket_in, destination, family_of, internet_address, read_address,
     unix_address, unix_path,
 };
-use super::file::{change_mode, change_open_mode, change_times};
+use super::file::{
+    change_mode, change_open_mode, change_owner, change_times, remove_attribute, set_attribute,
+    watch_changes,
+};
 use super::filter::FCHMODAT2;
 use super::message::{Message, send_many, send_to};
 use super::sys::socket;
@@ -71,6 +74,10 @@ pub(super) fn carry_out(rules: &Rules, target: Target, call: &libc::seccomp_data
         libc::SYS_fchmodat => change_mode(rules, &target, (a as i32, b, 0), c).map(value),
         FCHMODAT2 => change_mode(rules, &target, (a as i32, b, d as i32), c).map(value),
         libc::SYS_utimensat => change_times(rules, &target, (a as i32, b, d as i32), c).map(value),
+        libc::SYS_fchown => change_owner(rules, &target, a, (b as u32, c as u32)).map(value),
+        libc::SYS_fsetxattr => set_attribute(rules, &target, a, (b, c, d, e)).map(value),
+        libc::SYS_fremovexattr => remove_attribute(rules, &target, a, b).map(value),
+        libc::SYS_inotify_add_watch => watch_changes(rules, &target, a, b, c).map(value),
         _ => Err(error(libc::ENOSYS)),
     };
     done.unwrap_or_else(|reason| Carried::Done(Answer::failed(&reason)))

@@ -18,7 +18,7 @@
 //! | `filter` | which system calls are refused, and which the outer process decides |
 //! | `watch` | carries out connections for the cell, if its network policy allows them |
 //! | `call`, `message` | the calls that are carried out, and those that send messages |
-//! | `file` | changes of mode and times, where a cell has no root of its own |
+//! | `file` | changes of files and watching them, where a cell has no root of its own |
 //! | `address` | where a call leads, and whether it may |
 //! | `group`, `account` | memory of all processes: bounded by the kernel, or added up |
 //! | `ports` | how many ports of the machine a cell takes |

@@ -191,7 +191,9 @@ fn give_up_rights(user: Option<User>) -> io::Result<()> {
     sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
     sys::drop_bounding_set();
     match user {
-        None => return Ok(()),
+        // Even if both are root, it does no more for the handler than that could do itself. Not
+        // every daemon has this right to keep.
+        None => return sys::keep_capabilities(TRACE).or_else(|_| sys::keep_capabilities(0)),
         // Only over what belongs to its user namespace.
         Some(User::Nobody) => sys::keep_capabilities(TRACE)?,
         // It is the same user as the handler's process, and may look into no other.

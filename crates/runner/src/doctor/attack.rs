@@ -1,13 +1,15 @@
 //! The attacker: this program again, as a handler. It tries what the layers are to stop, and
 //! prints what it made. The doctor's side of each attack is in `target`.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::exit;
+use std::time::SystemTime;
 
 use super::sys;
 
@@ -15,6 +17,10 @@ use super::sys;
 pub(super) const WORD: &str = "windlass-doctor-attack";
 /// The line that it prints last.
 pub(super) const LAST: &str = "all tried";
+
+/// The mode of a file that handlers may read. It is changed to what it is, as everything that the
+/// next attacker needs.
+pub(super) const OPEN_MODE: u32 = 0o644;
 
 /// What the attacker has to know of the doctor, as the words of its command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,9 +81,15 @@ fn attack(aim: &Aim, out: &mut impl Write) -> io::Result<()> {
     report("read", fs::read(outside.join("secret")).err())?;
     report("write", fs::write(outside.join("written"), "x").err())?;
     report("private", fs::read(shown.join("private")).err())?;
+    let open = shown.join("open");
+    report("mode", fs::set_permissions(&open, Permissions::from_mode(OPEN_MODE)).err())?;
+    let times = File::open(&open).and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH));
+    report("times", times.err())?;
 
     report("signal", sys::signal(*process).err())?;
     report("prlimit", sys::set_limit_of(*process).err())?;
+    report("priority", sys::set_priority_of(*process).err())?;
+    report("scheduling", sys::set_scheduling_of(*process).err())?;
     report("memory", OpenOptions::new().read(true).write(true).open(of_daemon("mem")).err())?;
     report("environ", fs::read(of_daemon("environ")).err())?;
 

@@ -1,6 +1,6 @@
 //! What a layer is worth, by what the attacker could do.
 
-use crate::isolate::{Landlock, Layers, landlock_version};
+use crate::isolate::{Landlock, Layers, Missing, landlock_version};
 
 use super::attack::LAST;
 use super::target::Target;
@@ -14,11 +14,17 @@ const NAMESPACES: [Deed; 3] = [
     ("segment", "found shared memory of another process (System V)"),
     ("names", "found a file that it was not shown"),
 ];
-const DAEMON: [Deed; 4] = [
+const DAEMON: [Deed; 6] = [
     ("signal", "could send the daemon signals"),
     ("prlimit", "could set limits of the daemon"),
+    ("priority", "could set the priority of the daemon"),
+    ("scheduling", "could set on which processors the daemon runs"),
     ("memory", "opened the daemon's memory"),
     ("environ", "read the daemon's environment"),
+];
+const CHANGES: [Deed; 2] = [
+    ("mode", "changed the mode of a file of the daemon's user (chmod)"),
+    ("times", "changed the times of such a file that it had open for reading"),
 ];
 const SYSTEM_CALLS: [Deed; 4] = [
     ("unshare", "made a user namespace"),
@@ -66,20 +72,20 @@ impl Attacked {
     fn judged(
         &self,
         layer: &'static str,
-        layers: &Layers,
+        why: Option<&Missing>,
         deeds: Option<String>,
         stopped: &str,
     ) -> Finding {
         match deeds {
-            Some(deeds) => missing(layer, layers, &deeds),
-            None if !self.has_run() => missing(layer, layers, &self.not_tried()),
+            Some(deeds) => missing(layer, why, &deeds),
+            None if !self.has_run() => missing(layer, why, &self.not_tried()),
             None => found(layer, true, stopped),
         }
     }
 
     pub(super) fn namespaces(&self, layers: &Layers) -> Finding {
         let stopped = "processes, files and shared memory of others do not exist for a handler";
-        self.judged("namespaces", layers, self.deeds(&NAMESPACES), stopped)
+        self.judged("namespaces", layers.lacks("namespaces"), self.deeds(&NAMESPACES), stopped)
     }
 
     /// A daemon of root gives its handlers other users. One that cannot gives them a namespace in
@@ -100,16 +106,26 @@ impl Attacked {
         }
     }
 
-    pub(super) fn daemon(&self) -> Finding {
+    pub(super) fn daemon(&self, layers: &Layers) -> Finding {
         let deeds = self.deeds(&DAEMON);
-        let stopped = "a handler could not signal, limit or look into the daemon";
-        self.judged("daemon's process", &Layers::default(), deeds, stopped)
+        let stopped = "a handler could not signal, limit, slow down or look into the daemon";
+        // Each of them stops most of it.
+        let why = layers.lacks("system call filter").or(layers.lacks("namespaces"));
+        self.judged("daemon's process", why, deeds, stopped)
+    }
+
+    /// Files that a handler may read.
+    pub(super) fn changes(&self, layers: &Layers) -> Finding {
+        let stopped = "a file that a handler may read keeps its mode and its times";
+        // Each of them stops all of it.
+        let why = layers.lacks("namespaces").and(layers.lacks("network policy"));
+        self.judged("files of others", why, self.deeds(&CHANGES), stopped)
     }
 
     pub(super) fn network(&self, layers: &Layers) -> Finding {
         let deeds = sentence(self.reached.iter().map(|way| format!("reached {way}")).collect());
         let stopped = "ports and sockets of this machine could not be reached (TCP, UDP, UNIX)";
-        self.judged("network policy", layers, deeds, stopped)
+        self.judged("network policy", layers.lacks("network policy"), deeds, stopped)
     }
 
     pub(super) fn system_calls(&self, layers: &Layers) -> Finding {
@@ -118,7 +134,7 @@ impl Attacked {
         // Where the kernel allows none of these to anybody, that tells nothing about the filter.
         let deeds = deeds.or_else(|| (!layers.filter).then(|| "no filter could be set".into()));
         let stopped = "keyctl, io_uring, ptrace and new namespaces are refused";
-        self.judged(layer, layers, deeds, stopped)
+        self.judged(layer, layers.lacks(layer), deeds, stopped)
     }
 
     /// Of an attack without a cell.

@@ -27,7 +27,7 @@ use self::attacked::Attacked;
 use self::facts::{Facts, LOOK};
 use self::target::{Target, shown};
 use self::trial::Trial;
-use crate::isolate::{Layers, Level};
+use crate::isolate::{Level, Missing};
 use crate::{Error, LocalRunner, Options};
 
 /// One layer and its status.
@@ -72,7 +72,8 @@ pub async fn examine(mut options: Options) -> Result<Vec<Finding>, Error> {
     let mut findings = vec![
         attacked.namespaces(layers),
         attacked.user(),
-        attacked.daemon(),
+        attacked.daemon(layers),
+        attacked.changes(layers),
         attacked.network(layers),
         attacked.system_calls(layers),
         seen.session(),
@@ -120,8 +121,7 @@ fn found(layer: &'static str, in_force: bool, detail: impl Into<String>) -> Find
 }
 
 /// A layer that is not in force: why, and what would help, if the runner knows.
-fn missing(layer: &'static str, layers: &Layers, observed: &str) -> Finding {
-    let known = layers.missing.iter().find(|missing| missing.layer == layer);
-    let known = known.map(|missing| format!(": {}; {}", missing.reason, missing.help));
+fn missing(layer: &'static str, why: Option<&Missing>, observed: &str) -> Finding {
+    let known = why.map(|missing| format!(": {}; {}", missing.reason, missing.help));
     found(layer, false, format!("{observed}{}", known.unwrap_or_default()))
 }

@@ -9,6 +9,8 @@ const KEYCTL_GET_KEYRING_ID: c_long = 0;
 const SESSION_KEYRING: c_long = -3;
 /// Bytes of `struct io_uring_params`, and a bit more.
 const RING_PARAMS_BYTES: usize = 256;
+/// Room for the processors of a large machine.
+const PROCESSOR_WORDS: usize = 128;
 /// Of a segment of System V.
 const SEGMENT_BYTES: usize = 4096;
 
@@ -62,6 +64,29 @@ pub(super) fn set_limit_of(process: i32) -> io::Result<()> {
     check(read.into())?;
     // SAFETY: the kernel reads a limit from this one.
     let set = unsafe { libc::prlimit(process, resource, &raw const limit, ptr::null_mut()) };
+    check(set.into()).map(drop)
+}
+
+/// Sets the priority of a process to what it is.
+#[allow(unsafe_code)]
+pub(super) fn set_priority_of(process: i32) -> io::Result<()> {
+    let (kind, process) = (libc::PRIO_PROCESS, process as libc::id_t);
+    // SAFETY: takes numbers. The call below fails as this one does.
+    let priority = unsafe { libc::getpriority(kind, process) };
+    // SAFETY: takes numbers.
+    check(unsafe { libc::setpriority(kind, process, priority) }.into()).map(drop)
+}
+
+/// Sets on which processors a process may run to those on which it may.
+#[allow(unsafe_code)]
+pub(super) fn set_scheduling_of(process: i32) -> io::Result<()> {
+    let mut processors = [0_u64; PROCESSOR_WORDS];
+    let size = size_of_val(&processors);
+    // SAFETY: the kernel writes at most this many bytes.
+    let read = unsafe { libc::sched_getaffinity(process, size, processors.as_mut_ptr().cast()) };
+    check(read.into())?;
+    // SAFETY: the kernel reads this many bytes.
+    let set = unsafe { libc::sched_setaffinity(process, size, processors.as_ptr().cast()) };
     check(set.into()).map(drop)
 }
 

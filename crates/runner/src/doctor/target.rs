@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
-use super::attack::Aim;
+use super::attack::{Aim, OPEN_MODE};
 use super::sys::Segment;
 
 /// In front of the doctor's number in the key of its segment: no other program's.
@@ -37,6 +37,8 @@ impl Target {
         fs::write(outside.join("secret"), "secret\n")?;
         fs::write(shown.join("private"), "private\n")?;
         fs::set_permissions(shown.join("private"), Permissions::from_mode(0o600))?;
+        fs::write(shown.join("open"), "open\n")?;
+        fs::set_permissions(shown.join("open"), Permissions::from_mode(OPEN_MODE))?;
         let unix = UnixListener::bind(shown.join("socket"))?;
         fs::set_permissions(shown.join("socket"), Permissions::from_mode(0o777))?;
         let abstract_name = format!("windlass-doctor-{process}");

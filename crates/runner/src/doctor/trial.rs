@@ -18,6 +18,7 @@ use windlass_core::{
 
 use super::{Finding, LayerStatus, NOT_TRIED, found, missing};
 use crate::context::language::find_program;
+use crate::isolate::Missing;
 use crate::process::stopped_before_start;
 use crate::{LocalRunner, proc};
 
@@ -29,6 +30,8 @@ const TRIAL_SCRATCH: u64 = 8 * 1024 * 1024;
 const TRIAL_CPU: Duration = Duration::from_secs(1);
 const TRIAL_FILE: u64 = 64 * 1024;
 const TRIAL_PROCESSES: u32 = 3;
+/// What programs print that have no room left.
+const NO_SPACE: &str = "No space left on device";
 /// How long a process sleeps that hides.
 const HIDDEN_S: u32 = 86_000;
 /// Allocates memory until it fails.
@@ -39,9 +42,14 @@ const HOG_TOGETHER: &str = "end=$(($(date +%s) + 10)); for i in 1 2 3 4 5 6 7 8;
   (while [ $(date +%s) -lt $end ]; do tail /dev/zero 2> /dev/null; done) & done; wait";
 const HOG_CPU: &str = "while :; do :; done";
 const HOG_FILE: &str = "exec cat /dev/zero > file";
-/// Leaves a process behind that nothing tells whose it is. `$WORD` is a number of seconds.
-const HIDE: &str = "(cd /; env -i $(command -v setsid) sleep $WORD < /dev/null > /dev/null 2>&1 &)
-sleep 0.1; echo left";
+/// Leaves a process behind that nothing tells whose it is, and waits until it has become that, at
+/// most for the time limit. `$WORD` is a number of seconds.
+const HIDE: &str = r#"ready=$PWD/ready setsid=$(command -v setsid)
+hidden=': > "$1"; exec sleep "$2"'
+(cd /; env -i "$setsid" sh -c "$hidden" sh "$ready" "$WORD" < /dev/null > /dev/null 2>&1 &)
+while [ ! -e "$ready" ]; do sleep 0.01; done; echo left"#;
+/// More than `TRIAL_SCRATCH`.
+const HOG_SCRATCH: &str = "head -c 9M /dev/zero > file && echo written";
 const HOG_PROCESSES: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; wait";
 
 /// Runs handlers as the daemon would.
@@ -95,8 +103,29 @@ impl Trial {
         }
         match left.is_empty() {
             true => found(layer, true, "a process that hid has ended with its job"),
-            false => missing(layer, self.runner.layers(), "a process that hid outlived its job"),
+            false => missing(layer, self.why(), "a process that hid outlived its job"),
         }
+    }
+
+    /// Whether what a handler writes is bounded.
+    async fn scratch(&self, configured: String) -> Finding {
+        let (layer, scratch, file_size) = ("scratch space", TRIAL_SCRATCH, 2 * TRIAL_SCRATCH);
+        let (scratch, file_size) = (Some(scratch), Some(file_size));
+        let limits = Limits { scratch, file_size, ..Limits::default() };
+        let log = self.run(HOG_SCRATCH, limits).await.log.to_string();
+        if log.contains("written") {
+            return missing(layer, self.why(), "a handler wrote more than options.scratch");
+        }
+        if log.contains(NO_SPACE) {
+            let own = "a file system of its own, which could not be filled further";
+            return found(layer, true, format!("default {configured}, {own}"));
+        }
+        found(layer, false, format!("{NOT_TRIED}: {}", in_one_line(&log)))
+    }
+
+    /// Why there are no namespaces, if there are none.
+    fn why(&self) -> Option<&Missing> {
+        self.runner.layers().lacks("namespaces")
     }
 
     /// Tries each limit with a value that is reached at once.
@@ -121,6 +150,7 @@ impl Trial {
                 format!("{}, {}", size(configured.memory), self.memory_is_bounded_by()),
             )
             .await,
+            self.scratch(size(configured.scratch)).await,
             self.limit("processor time", HOG_CPU, cpu, "options.cpu", time(configured.cpu)).await,
             self.limit("file size", HOG_FILE, file_size, "file_size", size(configured.file_size))
                 .await,
@@ -160,7 +190,7 @@ impl Trial {
         if ended && log.contains(word) {
             return found(layer, true, format!("default {configured}"));
         }
-        let log = log.trim().replace('\n', "; ");
+        let log = in_one_line(&log);
         found(layer, false, format!("a handler exceeded its limit and was not stopped: {log}"))
     }
 
@@ -186,9 +216,13 @@ impl Trial {
             let version = log.lines().next().unwrap_or_default();
             return found(program, true, format!("{version}, {place}"));
         }
-        let log = log.trim().replace('\n', "; ");
+        let log = in_one_line(&log);
         found(program, false, format!("{place} does not start as a handler: {log}"))
     }
+}
+
+fn in_one_line(log: &str) -> String {
+    log.trim().replace('\n', "; ")
 }
 
 #[derive(Default)]

@@ -99,13 +99,23 @@ pub(super) fn find_layers(
     let failed = |source| Error::Scratch { path: scratch.root().to_owned(), source };
     let dir = scratch.attempt(JobId::new(1).expect("1 is an id")).map_err(failed)?;
     let trial = Trial { isolation, dir: &dir, gate: &scratch.gate };
+    let run = |user, filter, network| trial.run(user, filter, network, Memory::Unbounded);
+    let layers = find(level, rustix::process::geteuid().is_root(), run)?;
+    layers.missing.iter().for_each(Missing::warn);
+    Ok(layers)
+}
+
+/// Tries one layer after the other. `run` starts a cell with a user, a filter and a network policy,
+/// or says why that does not work.
+fn find(
+    level: Level,
+    is_root: bool,
+    run: impl Fn(Option<User>, bool, bool) -> Result<(), String>,
+) -> Result<Layers, Error> {
     let mut layers = Layers { is_cell: true, ..Layers::default() };
     let missing = |layer, help| move |reason| Missing { layer, reason, help };
-    let is_root = rustix::process::geteuid().is_root();
     let kinds =
         if is_root { &[User::Number(FIRST_USER), User::Nobody][..] } else { &[User::Nobody] };
-    let unbounded = || Memory::Unbounded;
-    let run = |user, filter, network| trial.run(user, filter, network, unbounded());
     let tried: Vec<_> = kinds.iter().map(|user| run(Some(*user), false, false)).collect();
     layers.room = kinds.iter().zip(&tried).find(|(_, tried)| tried.is_ok()).map(|(user, _)| *user);
     if layers.room.is_none() {
@@ -123,7 +133,6 @@ pub(super) fn find_layers(
     if level == Level::Required && !layers.missing.is_empty() {
         return Err(Error::Isolation(layers.missing.remove(0)));
     }
-    layers.missing.iter().for_each(Missing::warn);
     Ok(layers)
 }
 
@@ -141,6 +150,11 @@ pub(super) fn try_group(
 }
 
 impl Layers {
+    /// The layer of this name, if it is missing.
+    pub(crate) fn lacks(&self, layer: &str) -> Option<&Missing> {
+        self.missing.iter().find(|missing| missing.layer == layer)
+    }
+
     /// Not one of those that can be required: what takes its place holds, but costs more.
     pub(super) fn lacks_groups(&mut self, reason: String) {
         let missing = Missing { layer: GROUPS, reason, help: GROUPS_HELP };
@@ -201,5 +215,65 @@ impl Trial<'_> {
             Err(NoCell::Program(_)) => Ok(()),
             Err(NoCell::Other(reason)) => Err(reason.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found on a machine that lacks these layers.
+    fn on_machine_without(lacks: &[&str], level: Level, is_root: bool) -> Result<Layers, Error> {
+        let run = |user: Option<User>, filter, network| {
+            let wants = [(ROOM, user.is_some()), (FILTER, filter), (NETWORK, network)];
+            let refused = wants.iter().find(|(layer, wanted)| *wanted && lacks.contains(layer));
+            refused.map_or(Ok(()), |(layer, _)| Err(format!("no {layer} here")))
+        };
+        find(level, is_root, run)
+    }
+
+    #[test]
+    fn a_required_layer_that_is_missing_is_an_error_that_names_it() {
+        let cases: [(&[&str], &str); 7] = [
+            (&[ROOM], ROOM),
+            (&[FILTER], FILTER),
+            (&[NETWORK], NETWORK),
+            (&[ROOM, FILTER], ROOM),
+            (&[ROOM, NETWORK], ROOM),
+            (&[FILTER, NETWORK], FILTER),
+            (&[ROOM, FILTER, NETWORK], ROOM),
+        ];
+        for (lacks, named) in cases {
+            for is_root in [false, true] {
+                let refused = on_machine_without(lacks, Level::Required, is_root);
+                let Err(Error::Isolation(missing)) = refused else { panic!("without {lacks:?}") };
+                let reason = format!("no {named} here");
+                assert_eq!((missing.layer, missing.reason), (named, reason), "{lacks:?}");
+                let found = on_machine_without(lacks, Level::Auto, is_root).unwrap();
+                let missing: Vec<&str> = found.missing.iter().map(|layer| layer.layer).collect();
+                assert_eq!(missing, lacks);
+                let others = [ROOM, FILTER, NETWORK].map(|layer| !lacks.contains(&layer));
+                assert_eq!([found.room.is_some(), found.filter, found.network], others);
+            }
+        }
+    }
+
+    #[test]
+    fn where_no_layer_is_missing_a_required_level_is_met() {
+        for (is_root, user) in [(false, User::Nobody), (true, User::Number(FIRST_USER))] {
+            let found = on_machine_without(&[], Level::Required, is_root).unwrap();
+            assert!(found.is_cell && found.filter && found.network, "{found:?}");
+            assert_eq!((found.room, found.missing), (Some(user), Vec::new()));
+        }
+    }
+
+    /// Root may lack the right to make namespaces in a container, where a user namespace helps.
+    #[test]
+    fn a_daemon_of_root_falls_back_to_a_user_namespace() {
+        let run = |user: Option<User>, _, _| match user {
+            Some(User::Number(_)) => Err("not permitted".to_owned()),
+            Some(User::Nobody) | None => Ok(()),
+        };
+        assert_eq!(find(Level::Required, true, run).unwrap().room, Some(User::Nobody));
     }
 }

@@ -1,4 +1,4 @@
-import ctypes, errno, os, platform, socket
+import ctypes, errno, fcntl, os, platform, socket
 assert platform.machine() == 'x86_64', 'the numbers of the calls are those of x86_64'
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -34,7 +34,8 @@ calls = {
     'tiocsti-high': (16, 0, 0x5412 | 1 << 32, b'x'), 'ip-options': None, 'routing-header': None,
     'ia32-getpid': None, 'broadcast': None, 'interface': None, 'interface6': None,
     'inotify-open': (254, 0, b'/usr/bin', 0x20), 'inotify-read': (254, 0, b'/usr/bin', 0x11),
-    'dnotify': None, 'dnotify-high': None,
+    'dnotify': None, 'dnotify-high': None, 'lease': None,
+    'mq_open': (240, b'windlass-test', 0o102, 0o600, 0), 'mq_unlink': (241, b'windlass-test'),
 }
 def long(value):
     return ctypes.c_long(value) if isinstance(value, int) else value
@@ -54,6 +55,10 @@ def dnotify(high=0):
     watch = os.open('/usr/bin', os.O_RDONLY)
     if libc.syscall(72, watch, ctypes.c_long(1026 | high), 1) < 0:
         raise OSError(ctypes.get_errno(), 'fcntl')
+def lease():
+    with open('leased', 'w'): pass
+    if libc.syscall(72, os.open('leased', os.O_RDONLY), 1024, fcntl.F_RDLCK) < 0:
+        raise OSError(ctypes.get_errno(), 'fcntl')
 def ia32_getpid():
     import mmap
     code = mmap.mmap(-1, 4096, prot=7)
@@ -63,7 +68,7 @@ def ia32_getpid():
     if result < 0: raise OSError(-result, 'getpid')
 special = {'ip-options': ip_options, 'routing-header': routing_header, 'ia32-getpid': ia32_getpid,
     'broadcast': broadcast, 'interface': interface, 'interface6': interface6,
-    'dnotify': dnotify, 'dnotify-high': lambda: dnotify(1 << 32)}
+    'dnotify': dnotify, 'lease': lease, 'dnotify-high': lambda: dnotify(1 << 32)}
 for name in payload.split() or calls:
     arguments = calls[name]
     child = os.fork()

@@ -7,23 +7,11 @@
 //! A program is a list of rules that is read from the top; what no rule names is allowed. The
 //! kernel remembers which calls are allowed whatever their arguments, so these cost nothing.
 
+mod program;
+
 use libc::{c_long, sock_filter};
 
-/// Allowed whatever the arguments.
-const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
-const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
-
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xC000_003E;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xC000_00B7;
-/// Calls of a second kind, with 32-bit pointers, have numbers from here on.
-const FOREIGN_CALLS: u32 = 0x4000_0000;
-
-/// Offsets in what the kernel shows to a filter.
-const NUMBER: u32 = 0;
-const ARCHITECTURE_AT: u32 = 4;
-const ARGUMENTS: u32 = 16;
+use self::program::{ALLOW, NOTIFY, Rule, Test, assemble, refuse};
 
 /// Flags of clone that make namespaces.
 const NEW_NAMESPACE: u32 = 0x7E02_0000;
@@ -46,40 +34,22 @@ const INTERFACES_FIRST: u32 = 0x8910;
 const INTERFACES_LAST: u32 = 0x894F;
 /// Events of files that show what others read and run. Changes can be watched.
 const READS: u32 = libc::IN_ACCESS | libc::IN_OPEN | libc::IN_CLOSE_NOWRITE;
-/// Asks for signals when a directory is read or changed, an older way than inotify.
-const NOTIFY_OF_DIRECTORY: u32 = libc::F_NOTIFY as u32;
+/// Requests of `fcntl` that no handler needs: for signals when a directory is read or changed, an
+/// older way than inotify; and for a lease, which keeps others waiting who open the file.
+const OF_OPEN_FILES: &[u32] = &[libc::F_NOTIFY as u32, libc::F_SETLEASE as u32];
+/// The kind of an `ioctl`, and those that file systems have: all of them, Btrfs, bcachefs and F2FS.
+/// Many change a file that is open for reading alone: its flags, its version, whether it can ever
+/// be changed again.
+const KIND_OF_REQUEST: u32 = 0xFF00;
+const OF_FILE_SYSTEMS: [u8; 6] = [b'f', b'v', b'X', 0x94, 0xBC, 0xF5];
+/// Those that copy a file. They need a descriptor that was opened for writing.
+const COPIES: [u32; 2] = [libc::FICLONE as u32, libc::FICLONERANGE as u32];
 /// Calls that are newer than the C library's list: a form of `open_tree`, and changes of files.
 const OPEN_TREE_ATTR: c_long = 467;
 pub(super) const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
 const REMOVEXATTRAT: c_long = 466;
 const FILE_SETATTR: c_long = 469;
-
-/// One rule: this call, if the test holds, gets this answer.
-struct Rule(c_long, Test, u32);
-
-#[derive(Clone, Copy)]
-enum Test {
-    Always,
-    /// The low half of an argument is this.
-    Is(u32, u32),
-    /// It is not.
-    IsNot(u32, u32),
-    /// It has one of these bits.
-    Has(u32, u32),
-    /// It has both of these bits.
-    HasBoth(u32, u32, u32),
-    /// An argument is not zero, both halves.
-    NonZero(u32),
-    /// The low half of an argument is in this range.
-    Between(u32, u32, u32),
-    /// The low halves of two arguments are these.
-    Both([(u32, u32); 2]),
-}
-
-const fn refuse(errno: i32) -> u32 {
-    libc::SECCOMP_RET_ERRNO | errno as u32
-}
 
 /// For the whole cell: what the outer process decides. `has_room` tells that it has a root of its
 /// own, where it can name no file of others.
@@ -108,9 +78,12 @@ pub(super) fn watched(has_room: bool) -> Vec<sock_filter> {
     // What the machine's network interfaces are is not the handler's business.
     rules.push(Rule(libc::SYS_ioctl, Test::Between(1, INTERFACES_FIRST, INTERFACES_LAST), no));
     if !has_room {
-        rules.extend(MODES.iter().map(|call| Rule(*call, Test::Always, NOTIFY)));
-        rules.push(Rule(libc::SYS_utimensat, Test::NonZero(1), NOTIFY));
-        rules.extend(OWNERS.iter().map(|call| Rule(*call, Test::Always, no)));
+        rules.extend(CARRIED_OUT.iter().map(|call| Rule(*call, Test::Always, NOTIFY)));
+        rules.extend(NAMED.iter().map(|call| Rule(*call, Test::Always, no)));
+        rules.extend(COPIES.map(|request| Rule(libc::SYS_ioctl, Test::Is(1, request), ALLOW)));
+        let of_kind = |kind| Test::Masked(1, KIND_OF_REQUEST, u32::from(kind) << 8);
+        let absent = refuse(libc::ENOTTY);
+        rules.extend(OF_FILE_SYSTEMS.map(|kind| Rule(libc::SYS_ioctl, of_kind(kind), absent)));
     }
     assemble(&rules)
 }
@@ -128,7 +101,9 @@ pub(super) fn needless(has_room: bool, without_shared_memory: bool) -> Vec<sock_
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCSTI as u32), no));
     rules.push(Rule(libc::SYS_ioctl, Test::Is(1, libc::TIOCLINUX as u32), no));
     rules.push(Rule(libc::SYS_inotify_add_watch, Test::Has(2, READS), refuse(libc::EACCES)));
-    rules.push(Rule(libc::SYS_fcntl, Test::Is(1, NOTIFY_OF_DIRECTORY), refuse(libc::EACCES)));
+    let of_open =
+        |request: &u32| Rule(libc::SYS_fcntl, Test::Is(1, *request), refuse(libc::EACCES));
+    rules.extend(OF_OPEN_FILES.iter().map(of_open));
     // Its init has the same user.
     rules.push(Rule(libc::SYS_prlimit64, Test::NonZero(0), no));
     if has_room {
@@ -208,6 +183,9 @@ const REFUSED: &[c_long] = &[
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_vhangup,
+    // Landlock refuses them anyway, because no rule can name the kernel's own mount of them.
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
 ];
 
 /// Calls that are allowed on the caller itself (process 0), and refused on others.
@@ -224,15 +202,22 @@ const OF_OTHERS: &[c_long] = &[
 const UNSEEN: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_memfd_secret, libc::SYS_shmget];
 
 /// Changes of a file that Landlock does not cover, even of one that it has let a handler open only
-/// for reading.
-#[cfg(target_arch = "x86_64")]
-const MODES: &[c_long] = &[libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat, FCHMODAT2];
-#[cfg(not(target_arch = "x86_64"))]
-const MODES: &[c_long] = &[libc::SYS_fchmod, libc::SYS_fchmodat, FCHMODAT2];
+/// for reading, and watching them. They are carried out on the cell's own files.
+const CARRIED_OUT: &[c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_utimensat,
+    libc::SYS_fchown,
+    libc::SYS_fsetxattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_inotify_add_watch,
+];
 
-/// The same of a file that is named, and no handler needs them. `fchown` and `fsetxattr` are part
-/// of copying a file; without capabilities, they change no owner.
-const OWNERS: &[c_long] = &[
+/// Changes of a file that is named, which no handler needs.
+const NAMED: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chown,
     #[cfg(target_arch = "x86_64")]
@@ -260,89 +245,10 @@ const SHARED: &[c_long] = &[
     libc::SYS_shmctl,
     libc::SYS_semget,
     libc::SYS_semctl,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
     libc::SYS_msgget,
     libc::SYS_msgctl,
     libc::SYS_msgsnd,
     libc::SYS_msgrcv,
-    libc::SYS_mq_open,
-    libc::SYS_mq_unlink,
 ];
-
-/// The program of these rules.
-fn assemble(rules: &[Rule]) -> Vec<sock_filter> {
-    let mut program = vec![
-        load(ARCHITECTURE_AT),
-        // A program for another kind of machine makes other calls by the same numbers.
-        branch(libc::BPF_JEQ, ARCHITECTURE, 1, 0),
-        answer(refuse(libc::ENOSYS)),
-        load(NUMBER),
-        branch(libc::BPF_JGE, FOREIGN_CALLS, 0, 1),
-        answer(refuse(libc::ENOSYS)),
-    ];
-    for Rule(call, test, reply) in rules {
-        // Each test skips the answer if it does not hold.
-        let mut body = match *test {
-            Test::Always => Vec::new(),
-            Test::Is(argument, value) => {
-                vec![load(low(argument)), branch(libc::BPF_JEQ, value, 0, 1)]
-            }
-            Test::IsNot(argument, value) => {
-                vec![load(low(argument)), branch(libc::BPF_JEQ, value, 1, 0)]
-            }
-            Test::Has(argument, bits) => {
-                vec![load(low(argument)), branch(libc::BPF_JSET, bits, 0, 1)]
-            }
-            Test::HasBoth(argument, one, other) => vec![
-                load(low(argument)),
-                branch(libc::BPF_JSET, one, 0, 2),
-                branch(libc::BPF_JSET, other, 0, 1),
-            ],
-            Test::NonZero(argument) => vec![
-                load(low(argument)),
-                branch(libc::BPF_JEQ, 0, 0, 2),
-                load(low(argument) + 4),
-                branch(libc::BPF_JEQ, 0, 1, 0),
-            ],
-            Test::Between(argument, least, most) => vec![
-                load(low(argument)),
-                branch(libc::BPF_JGE, least, 0, 2),
-                branch(libc::BPF_JGT, most, 1, 0),
-            ],
-            Test::Both([(first, value), (second, other)]) => vec![
-                load(low(first)),
-                branch(libc::BPF_JEQ, value, 0, 3),
-                load(low(second)),
-                branch(libc::BPF_JEQ, other, 0, 1),
-            ],
-        };
-        body.push(answer(*reply));
-        // The next rule needs the number again.
-        body.push(load(NUMBER));
-        program.push(branch(libc::BPF_JEQ, *call as u32, 0, body.len() as u8));
-        program.extend(body);
-    }
-    program.push(answer(ALLOW));
-    program
-}
-
-/// The place of the low half of an argument; all machines that are supported store it first.
-const fn low(argument: u32) -> u32 {
-    ARGUMENTS + 8 * argument
-}
-
-const fn load(offset: u32) -> sock_filter {
-    instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0)
-}
-
-const fn answer(value: u32) -> sock_filter {
-    instruction(libc::BPF_RET | libc::BPF_K, value, 0, 0)
-}
-
-/// Compares what was loaded; skips `then` instructions if it holds, else `otherwise`.
-const fn branch(comparison: u32, value: u32, then: u8, otherwise: u8) -> sock_filter {
-    instruction(libc::BPF_JMP | comparison | libc::BPF_K, value, then, otherwise)
-}
-
-const fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
-    sock_filter { code: code as u16, jt, jf, k }
-}
