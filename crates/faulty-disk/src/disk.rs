@@ -90,8 +90,8 @@ impl FaultyDisk {
     /// processes that it starts. Returns when all of them have ended.
     ///
     /// # Panics
-    /// If the kernel does not allow it, if `work` panics, or if something goes on for a minute after
-    /// it.
+    /// If the kernel does not allow it, if `work` panics, or if something goes on for a minute
+    /// after it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let (done, rest) = self.run_with_rest(work, REST_TIME_MAX);
         if let Some(rest) = rest {
@@ -156,8 +156,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when everything that it supervises has ended, or what has not at the time that is set
-    /// meanwhile.
+    /// Returns when everything that it supervises has ended, or what has not at the time that is
+    /// set meanwhile.
     fn supervise(&self, listener: &Listener, ends_at: &OnceLock<Instant>) -> Option<Rest> {
         let mut callers = Callers::default();
         loop {
