@@ -14,6 +14,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
 /// The part of it that every change passes.
 pub(crate) fn run_in_ci(limit: &Limit) -> Result<()> {
+    simulate(&["--control"], Some(limit))?;
     simulate(&["--seeds", CI_SEEDS], Some(limit))
 }
 

@@ -4,12 +4,19 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::call::{self, Call, Kind};
-use crate::filter::{self, Answer, Listener, Stopped};
+use crate::filter::{self, Answer, Listener, Next, Stopped};
 use crate::platter::Platter;
+use crate::rest::{Callers, Rest};
+
+/// How long what an operation has started may go on after it.
+const REST_TIME_MAX: Duration = Duration::from_secs(60);
+/// Longest time between two looks whether that is over.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,14 +90,28 @@ impl FaultyDisk {
     /// processes that it starts. Returns when all of them have ended.
     ///
     /// # Panics
-    /// If the kernel does not allow it, or if `work` panics.
+    /// If the kernel does not allow it, if `work` panics, or if something goes on for a minute
+    /// after it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let (done, rest) = self.run_with_rest(work, REST_TIME_MAX);
+        if let Some(rest) = rest {
+            panic!("{REST_TIME_MAX:?} after its end, an operation has left behind: {rest}");
+        }
+        done
+    }
+
+    /// Also what has not ended so long after `work`. From then on its calls fail.
+    fn run_with_rest<T: Send>(
+        &self,
+        work: impl FnOnce() -> T + Send,
+        rest_time_max: Duration,
+    ) -> (T, Option<Rest>) {
         let (send, receive) = sync_channel::<Listener>(1);
-        let shared = self.0.clone();
-        let supervisor = thread::spawn(move || {
-            if let Ok(listener) = receive.recv() {
-                shared.supervise(&listener);
-            }
+        let (shared, ends) = (self.0.clone(), Arc::new(OnceLock::new()));
+        let ends_at = ends.clone();
+        let supervisor = thread::spawn(move || match receive.recv() {
+            Ok(listener) => shared.supervise(&listener, &ends_at),
+            Err(_) => None,
         });
         let numbers = call::numbers();
         let done = thread::scope(|scope| {
@@ -101,8 +122,9 @@ impl FaultyDisk {
             });
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        supervisor.join().expect("the supervisor does not panic");
-        done
+        ends.get_or_init(|| Instant::now() + rest_time_max);
+        let rest = supervisor.join().expect("the supervisor does not panic");
+        (done, rest)
     }
 
     /// Counts from 1 again.
@@ -134,11 +156,23 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn supervise(&self, listener: &Listener) {
-        // It ends when everything that it supervises has ended.
-        while let Ok(Some(stopped)) = listener.next() {
-            if let Some(answer) = self.decide(&stopped) {
-                listener.answer(stopped.id, &answer);
+    /// Returns when everything that it supervises has ended, or what has not at the time that is
+    /// set meanwhile.
+    fn supervise(&self, listener: &Listener, ends_at: &OnceLock<Instant>) -> Option<Rest> {
+        let mut callers = Callers::default();
+        loop {
+            if ends_at.get().is_some_and(|ends_at| Instant::now() >= *ends_at) {
+                return Some(callers.rest());
+            }
+            match listener.next(LOOK_PAUSE).ok()? {
+                Next::Call(stopped) => {
+                    callers.note(stopped.thread);
+                    if let Some(answer) = self.decide(&stopped) {
+                        listener.answer(stopped.id, &answer);
+                    }
+                }
+                Next::Nothing => {}
+                Next::End => return None,
             }
         }
     }
@@ -204,5 +238,56 @@ impl State {
             self.platter.lose(&file);
         }
         Answer::Error(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// What is left at once after `work`.
+    fn rest<T: Send>(work: impl FnOnce() -> T + Send) -> (T, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = FaultyDisk::new(dir.path()).unwrap();
+        let (done, rest) = disk.run_with_rest(work, Duration::ZERO);
+        (done, rest.expect("it has not ended").to_string())
+    }
+
+    #[test]
+    fn a_thread_that_is_left_behind_is_named() {
+        let (end, waits) = sync_channel::<()>(1);
+        let (opened, has_opened) = sync_channel(1);
+        let ((), rest) = rest(move || {
+            let thread = thread::Builder::new().name("left behind".into());
+            let blocked = move || {
+                let _ = opened.send(File::open("/dev/null").is_ok());
+                let _ = waits.recv();
+            };
+            thread.spawn(blocked).unwrap();
+            assert_eq!(has_opened.recv(), Ok(true));
+        });
+        drop(end);
+        assert!(rest.contains("'left behind' of this process"), "{rest}");
+    }
+
+    #[test]
+    fn a_process_that_is_left_behind_is_named() {
+        let (mut child, rest): (Child, _) = rest(|| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo ready; read end"]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let mut ready = [0; 5];
+            child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+            child
+        });
+        let number = child.id();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(rest.contains(&format!("process {number} '")), "{rest}");
     }
 }

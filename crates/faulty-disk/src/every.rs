@@ -1,7 +1,7 @@
 //! Makes each call of an operation fail in turn: the first, then the second, until the operation
 //! makes no such call.
 
-// Numbers are reported, and a failing run is named before its panic.
+// A failing run is named before its panic is.
 #![allow(clippy::print_stderr)]
 
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ use tempfile::TempDir;
 
 use crate::call::Kind;
 use crate::disk::{Fault, FaultyDisk, Plan};
+use crate::tally::{Tally, Tried};
+use crate::wanted;
 
 /// What a check finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,79 +51,25 @@ impl fmt::Display for Trial {
     }
 }
 
-/// How much was tried.
-#[derive(Debug, Default)]
-pub struct Tally {
-    step: usize,
-    /// Calls of one run without a fault.
-    pub calls: BTreeMap<Kind, u64>,
-    pub tried: Vec<Tried>,
-    pub checks: u64,
-}
-
-/// How much was tried with one fault.
-#[derive(Debug)]
-pub struct Tried {
-    pub fault: Fault,
-    /// The first call that fails in this way; then every `step`th.
-    pub first: u64,
-    /// Calls that can fail in this way, of one run without a fault.
-    pub calls: u64,
-    /// Runs in which one of them did.
-    pub runs: u64,
-}
-
-impl Tally {
-    /// Prints the numbers, for the table in docs/reliability.md.
-    ///
-    /// # Panics
-    /// If calls of an operation that always makes the same ones were left out.
-    pub fn report(&self, what: &str) {
-        self.report_varying(what, 100);
-    }
-
-    /// As `report`, for an operation that makes more calls in one run than in another: each fault
-    /// must have come at this percentage of the calls at least.
-    ///
-    /// # Panics
-    /// If it has not.
-    pub fn report_varying(&self, what: &str, percent: u64) {
-        let Tally { step, calls, tried, checks } = self;
-        let all: u64 = calls.values().sum();
-        let faults: u64 = tried.iter().map(|tried| tried.runs).sum();
-        eprintln!("{what}: {all} calls {calls:?}, {faults} faults, {checks} checks, step {step}");
-        for tried in tried {
-            let Tried { fault, first, calls, runs } = tried;
-            eprintln!("{what}: {fault:?}: {runs} runs for {calls} calls, from call {first} on");
-            let due = tried.due(*step as u64, percent);
-            assert!(*runs >= due, "{fault:?} came at {runs} calls instead of {due}");
-        }
-    }
-}
-
-impl Tried {
-    /// How often it must have come if it reaches this percentage of the calls.
-    fn due(&self, step: u64, percent: u64) -> u64 {
-        (self.calls * percent / 100 + step).saturating_sub(self.first) / step
-    }
-}
-
-/// Makes another part of the calls fail: 1 for all of them.
-const STEP_VARIABLE: &str = "WINDLASS_NTH_STEP";
-
 /// Runs without a fault whose calls are counted if only a part of them is to fail. The shortest
 /// counts: timers add calls to one that the machine keeps waiting.
 const QUIET_RUNS: usize = 2;
 /// How often a run is repeated that should have made a call, but was too short.
 const REPEATS_MAX: u32 = 4;
 
-type Matches = fn(Kind) -> bool;
+/// One of the faults that each call gets in turn.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    pub(crate) fault: Fault,
+    /// Whether a call can fail in this way.
+    pub(crate) matches: fn(Kind) -> bool,
+}
 
-/// The faults that each call gets in turn.
-const FAULTS: [(Fault, Matches); 3] = [
-    (Fault::Error(libc::EIO), |_| true),
-    (Fault::Torn(libc::ENOSPC), needs_room),
-    (Fault::Kill, |kind| kind != Kind::Read),
+pub(crate) static FAULTS: [Way; 3] = [
+    Way { name: "error", fault: Fault::Error(libc::EIO), matches: |_| true },
+    Way { name: "full", fault: Fault::Torn(libc::ENOSPC), matches: needs_room },
+    Way { name: "kill", fault: Fault::Kill, matches: |kind| kind != Kind::Read },
 ];
 
 fn needs_room(kind: Kind) -> bool {
@@ -131,44 +79,85 @@ fn needs_room(kind: Kind) -> bool {
 /// Runs `operate` on copies of the directory `template`, with one fault in each run, waits until
 /// all its threads have ended, and then runs `check` on what is left, without faults. The faults
 /// are an error, a full disk and a kill, at each call, or only at every `step`th to save time. Then
-/// each of them has calls of its own.
+/// each of them has calls of its own. Runs without a fault are checked too. A run that fails is
+/// printed with the command that repeats it.
 ///
 /// # Panics
-/// If files cannot be copied.
+/// If files cannot be copied, or if the environment asks for a call that is not made.
 pub fn every_call<K: Send>(
     template: &Path,
     step: usize,
     operate: impl Fn(&Path) -> K + Sync,
     check: impl Fn(&Path, &K, &Trial),
 ) -> Tally {
-    let wanted = std::env::var(STEP_VARIABLE).ok().and_then(|step| step.parse().ok());
-    let step = wanted.unwrap_or(step);
-    let mut tally = Tally { step, ..Tally::default() };
-    let runs = if step > 1 { QUIET_RUNS } else { 1 };
-    let quiet = (0..runs).map(|_| Run::of(template, &operate, None));
-    let quiet = quiet.min_by_key(|run| run.disk.calls().values().sum::<u64>());
-    let quiet = quiet.expect("there is one at least");
-    tally.calls = quiet.disk.calls();
-    quiet.check(&[Left::AsWritten, Left::PowerCut { seed: None }], &check);
-    for (index, (fault, matches)) in FAULTS.into_iter().enumerate() {
-        let calls = tally.calls.iter().filter(|(kind, _)| matches(**kind)).map(|(_, n)| n).sum();
-        let first = (1 + step * index / FAULTS.len()) as u64;
-        let mut tried = Tried { fault, first, calls, runs: 0 };
-        for number in (first..).step_by(step) {
-            let plan = Plan::nth(number, fault, move |call| matches(call.kind));
-            // What varies from run to run may make a single one too short.
-            let repeats = if number <= calls { REPEATS_MAX } else { 0 };
-            let mut runs = (0..=repeats).map(|_| Run::of(template, &operate, Some(plan.clone())));
-            let Some(run) = runs.find(|run| run.disk.hit().is_some()) else { break };
-            let by_chance = Left::PowerCut { seed: Some(number) };
-            let left = [Left::AsWritten, Left::PowerCut { seed: None }, by_chance];
-            tried.runs += 1;
-            tally.checks += left.len() as u64;
-            run.check(&left, &check);
-        }
-        tally.tried.push(tried);
+    let trials = Trials { template, operate, check };
+    match wanted::call() {
+        Some((way, number)) => trials.one(way, number),
+        None => trials.all(wanted::step().unwrap_or(step)),
     }
-    tally
+}
+
+struct Trials<'a, O, C> {
+    template: &'a Path,
+    operate: O,
+    check: C,
+}
+
+impl<K: Send, O: Fn(&Path) -> K + Sync, C: Fn(&Path, &K, &Trial)> Trials<'_, O, C> {
+    fn one(&self, way: &'static Way, number: u64) -> Tally {
+        let checks = self.disturb(way, number, REPEATS_MAX).expect("a run makes this call");
+        Tally { step: 1, checks, ..Tally::default() }
+    }
+
+    fn all(&self, step: usize) -> Tally {
+        let mut tally = Tally { step, ..Tally::default() };
+        let runs = if step > 1 { QUIET_RUNS } else { 1 };
+        tally.calls = self.quiet_calls(runs);
+        for (index, way) in FAULTS.iter().enumerate() {
+            let calls = tally.calls.iter().filter(|(kind, _)| (way.matches)(**kind));
+            let calls = calls.map(|(_, count)| count).sum();
+            let first = (1 + step * index / FAULTS.len()) as u64;
+            let mut tried = Tried { fault: way.fault, first, calls, runs: 0 };
+            for number in (first..).step_by(step) {
+                // What varies from run to run may make a single one too short.
+                let repeats = if number <= calls { REPEATS_MAX } else { 0 };
+                let Some(checks) = self.disturb(way, number, repeats) else { break };
+                tried.runs += 1;
+                tally.checks += checks;
+            }
+            tally.tried.push(tried);
+        }
+        tally
+    }
+
+    /// The calls of the shortest of so many runs without a fault.
+    fn quiet_calls(&self, runs: usize) -> BTreeMap<Kind, u64> {
+        let _named = Named(None);
+        let runs = (0..runs).map(|_| Run::of(self.template, &self.operate, None));
+        let shortest = runs.min_by_key(|run| run.disk.calls().values().sum::<u64>());
+        let shortest = shortest.expect("there is one at least");
+        shortest.check(&[Left::AsWritten, Left::PowerCut { seed: None }], &self.check);
+        shortest.disk.calls()
+    }
+
+    /// Makes one call fail, and returns how many checks there were. `None` if all of the runs were
+    /// too short for that.
+    fn disturb(&self, way: &'static Way, number: u64, repeats: u32) -> Option<u64> {
+        let _named = Named(Some((way, number)));
+        let plan = Plan::nth(number, way.fault, move |call| (way.matches)(call.kind));
+        for _ in 0..=repeats {
+            let run = Run::of(self.template, &self.operate, Some(plan.clone()));
+            if run.disk.hit().is_some() {
+                let by_chance = Left::PowerCut { seed: Some(number) };
+                let left = [Left::AsWritten, Left::PowerCut { seed: None }, by_chance];
+                run.check(&left, &self.check);
+                return Some(left.len() as u64);
+            }
+            // It is short, but it must have done everything.
+            run.check(&[Left::AsWritten], &self.check);
+        }
+        None
+    }
 }
 
 /// A finished run.
@@ -186,20 +175,19 @@ impl<K: Send> Run<K> {
         if let Some(plan) = plan.clone() {
             disk.set(plan);
         }
-        let named = Named(plan.as_ref().map(|plan| (plan.fault, plan.number)));
         let known = disk.run(|| operate(dir.path()));
-        drop(named);
         Run { dir, disk, plan, known }
     }
 
     fn check(&self, left: &[Left], check: &impl Fn(&Path, &K, &Trial)) {
         let (kind, path) = self.disk.hit().unzip();
         let name = path.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let plan = self.plan.as_ref().filter(|_| kind.is_some());
         for left in left {
             let trial = Trial {
                 left: *left,
-                fault: self.plan.as_ref().map(|plan| plan.fault),
-                number: self.plan.as_ref().map_or(0, |plan| plan.number),
+                fault: plan.map(|plan| plan.fault),
+                number: plan.map_or(0, |plan| plan.number),
                 kind,
                 file: name.to_string_lossy().into_owned(),
             };
@@ -246,30 +234,40 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Says in which run there was a panic.
-struct Named(Option<(Fault, u64)>);
+/// Says how to repeat the run in which there was a panic.
+struct Named(Option<(&'static Way, u64)>);
 
 impl Drop for Named {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the run was: {:?}", self.0);
+            eprintln!("repeat this run with: {}", wanted::Command(self.0));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
-    fn a_fault_is_due_at_every_step_from_its_first_call_on() {
-        let due = |first, calls, step, percent| {
-            Tried { fault: Fault::Kill, first, calls, runs: 0 }.due(step, percent)
+    fn a_single_call_fails_if_only_that_is_asked_for() {
+        let template = tempfile::tempdir().unwrap();
+        let operate = |dir: &Path| {
+            let _ = fs::write(dir.join("a"), "a");
+            fs::write(dir.join("b"), "b").is_ok()
         };
-        assert_eq!([due(1, 7, 1, 100), due(1, 0, 1, 100)], [7, 0]);
-        // 33, 130, 227 and 324 of 365; 33, 130 and 227 of 292.
-        assert_eq!([due(33, 365, 97, 100), due(33, 365, 97, 80)], [4, 3]);
-        assert_eq!([due(97, 97, 97, 100), due(97, 96, 97, 100)], [1, 0]);
-        assert_eq!(due(65, 3, 97, 100), 0, "it makes fewer calls than that");
+        let seen = RefCell::new(Vec::new());
+        let check = |_: &Path, done: &bool, trial: &Trial| {
+            seen.borrow_mut().push((*done, trial.number, trial.kind, trial.left));
+        };
+        let way = &FAULTS[0];
+        let tally = Trials { template: template.path(), operate, check }.one(way, 3);
+        // The third call opens the second file.
+        let left = [None, Some(3)].map(|seed| Left::PowerCut { seed });
+        let left = [Left::AsWritten, left[0], left[1]];
+        assert_eq!(seen.into_inner(), left.map(|left| (false, 3, Some(Kind::Open), left)));
+        tally.report("one call");
     }
 }

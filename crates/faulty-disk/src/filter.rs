@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use libc::{c_long, c_ulong, sock_filter};
 
@@ -18,6 +19,15 @@ pub(crate) struct Stopped {
     pub(crate) thread: u32,
     pub(crate) number: c_long,
     pub(crate) arguments: [u64; 6],
+}
+
+/// What a wait has brought.
+pub(crate) enum Next {
+    Call(Stopped),
+    /// No call in this time, or one whose caller was killed.
+    Nothing,
+    /// Everything with this filter has ended.
+    End,
 }
 
 pub(crate) enum Answer {
@@ -67,27 +77,25 @@ fn program(numbers: &[c_long]) -> Vec<sock_filter> {
 }
 
 impl Listener {
-    /// Waits for the next call; `None` when everything with this filter has ended.
-    pub(crate) fn next(&self) -> io::Result<Option<Stopped>> {
-        loop {
-            let mut waiting =
-                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one valid structure is passed.
-            let ready = unsafe { libc::poll(&raw mut waiting, 1, -1) };
-            if ready < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() == io::ErrorKind::Interrupted {
-                    continue;
-                }
-                return Err(error);
-            }
-            if waiting.revents & libc::POLLIN == 0 {
-                return Ok(None);
-            }
-            if let Some(stopped) = self.receive()? {
-                return Ok(Some(stopped));
-            }
+    /// Waits for the next call.
+    pub(crate) fn next(&self, time_max: Duration) -> io::Result<Next> {
+        let mut waiting = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid structure is passed.
+        let ready = unsafe { libc::poll(&raw mut waiting, 1, time_max.as_millis() as i32) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::Interrupted => Ok(Next::Nothing),
+                _ => Err(error),
+            };
         }
+        if ready == 0 {
+            return Ok(Next::Nothing);
+        }
+        if waiting.revents & libc::POLLIN == 0 {
+            return Ok(Next::End);
+        }
+        Ok(self.receive()?.map_or(Next::Nothing, Next::Call))
     }
 
     /// `None` if the caller was killed meanwhile.

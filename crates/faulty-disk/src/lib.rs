@@ -15,15 +15,22 @@
 //! | `disk` | the handle: which calls fail, and how |
 //! | `filter` | the kernel's side: the filter of a thread, the calls that it stops |
 //! | `call` | what a stopped call does, and to which file |
+//! | `rest` | what goes on when an operation has ended |
 //! | `platter` | what a power cut would leave of the files |
 //! | `every` | the loop that makes each call of an operation fail in turn |
+//! | `tally` | how much that loop has tried |
+//! | `wanted` | what the environment asks of it; the command that repeats a run |
 
 mod call;
 mod disk;
 mod every;
 mod filter;
 mod platter;
+mod rest;
+mod tally;
+mod wanted;
 
 pub use call::{Call, Kind};
 pub use disk::{Fault, FaultyDisk, Plan};
-pub use every::{Left, Tally, Trial, Tried, every_call};
+pub use every::{Left, Trial, every_call};
+pub use tally::{Tally, Tried};

@@ -17,7 +17,7 @@ use windlass_proof::history::{DaemonEvent, Event, FaultKind, Target};
 
 use crate::clock::{MachineClock, SimClock};
 use crate::disk::{Files, SimDisk};
-use crate::life::{Life, Trouble};
+use crate::life::{Condition, Life};
 use crate::runner::SimRunner;
 use crate::store::SimStore;
 use crate::world::{Up, World};
@@ -50,7 +50,7 @@ pub(crate) struct Site {
 
 pub(crate) struct Daemon {
     pub(crate) name: String,
-    pub(crate) trouble: Arc<Trouble>,
+    pub(crate) condition: Arc<Condition>,
     data_dir: PathBuf,
     clock: Arc<MachineClock>,
     boots: AtomicU32,
@@ -72,7 +72,7 @@ impl Site {
             let data_dir = if apart { format!("/data/{number}") } else { "/data".to_owned() };
             Daemon {
                 name: format!("daemon-{number}"),
-                trouble: Arc::default(),
+                condition: Arc::default(),
                 data_dir: data_dir.into(),
                 clock: Arc::new(MachineClock::new(clock.clone(), wrong_by)),
                 boots: AtomicU32::new(0),
@@ -116,9 +116,9 @@ impl Site {
 
     /// Starts a daemon once. With a fuse, it dies at that call of its disk or store.
     pub(crate) async fn boot(self: &Arc<Site>, number: usize, fuse: u64) -> Result<(), String> {
-        let Daemon { name, trouble, boots, .. } = &self.daemons[number];
+        let Daemon { name, condition, boots, .. } = &self.daemons[number];
         let boot = boots.fetch_add(1, Ordering::Relaxed);
-        let life = Arc::new(Life::new(trouble.clone()));
+        let life = Arc::new(Life::new(condition.clone()));
         life.light_fuse(fuse);
         let (world, daemon) = (&self.world, name.clone());
         world.record(Event::Daemon { daemon, what: DaemonEvent::Started });

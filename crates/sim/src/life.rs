@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
 use windlass_core::sync::lock;
-use windlass_proof::history::FaultKind;
 
 pub(crate) struct Life {
     over: CancellationToken,
     /// Calls to disk and store until it dies; 0 if no fuse is lit.
     fuse: AtomicU64,
-    pub(crate) trouble: Arc<Trouble>,
+    pub(crate) condition: Arc<Condition>,
 }
 
 /// What happens to a daemon at a call.
@@ -26,8 +25,8 @@ pub(crate) enum Step {
 }
 
 impl Life {
-    pub(crate) fn new(trouble: Arc<Trouble>) -> Life {
-        Life { over: CancellationToken::new(), fuse: AtomicU64::new(0), trouble }
+    pub(crate) fn new(condition: Arc<Condition>) -> Life {
+        Life { over: CancellationToken::new(), fuse: AtomicU64::new(0), condition }
     }
 
     pub(crate) fn end(&self) {
@@ -67,16 +66,27 @@ impl Life {
     }
 }
 
-/// The faults that a daemon suffers now. They outlast its process.
-#[derive(Default)]
-pub(crate) struct Trouble(Mutex<Option<FaultKind>>);
+/// A fault that a daemon's calls meet while it lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    DiskFull,
+    Reads,
+    Writes,
+    Syncs,
+    /// The daemon is cut off from the store.
+    Partition,
+}
 
-impl Trouble {
-    pub(crate) fn set(&self, kind: Option<FaultKind>) {
-        *lock(&self.0) = kind;
+/// What a daemon suffers now. It outlasts its process.
+#[derive(Default)]
+pub(crate) struct Condition(Mutex<Option<Trouble>>);
+
+impl Condition {
+    pub(crate) fn set(&self, trouble: Option<Trouble>) {
+        *lock(&self.0) = trouble;
     }
 
-    pub(crate) fn kind(&self) -> Option<FaultKind> {
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
         *lock(&self.0)
     }
 }

@@ -14,7 +14,9 @@
 //! | `fault` | what is done to daemons and machine |
 //! | `closing` | waiting for the rest, and the final listing |
 //! | `control` | planted bugs, which must be found |
+//! | `plant` | what planted bugs do to the store |
 //! | `panics` | panics, which are defects |
+//! | `watchdog` | schedules that do not end |
 
 #![allow(clippy::print_stdout, reason = "this is how a tool for developers speaks")]
 
@@ -28,12 +30,14 @@ mod disk;
 mod fault;
 mod life;
 mod panics;
+mod plant;
 mod runner;
 mod schedule;
 mod store;
 mod swarm;
 #[cfg(test)]
 mod tests;
+mod watchdog;
 mod worker;
 mod world;
 
@@ -49,6 +53,7 @@ use windlass_proof::history::Recorder;
 
 use crate::control::Control;
 use crate::schedule::{Settings, Verdict};
+use crate::watchdog::{SCHEDULE_TIME_MAX, Watchdog};
 
 /// The numbers of daemons in one queue.
 const FLEET_MAX: u64 = 4095;
@@ -89,20 +94,33 @@ struct Args {
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
     let fleet = args.fleet.map(|daemons| daemons as usize);
+    let watchdog = Watchdog::new(SCHEDULE_TIME_MAX, give_up);
     let clean = match args.seed {
-        Some(seed) => play_one(Settings { seed, control: None, fleet }, args.history.as_deref())?,
-        None if args.control => find_controls(args.seeds)?,
+        Some(seed) => {
+            let settings = Settings { seed, control: None, fleet };
+            play_one(settings, args.history.as_deref(), &watchdog)?
+        }
+        None if args.control => find_controls(args.seeds, &watchdog)?,
         None => {
             let time_max = args.seconds.map(Duration::from_secs);
             let seeds = if time_max.is_some() { u64::MAX } else { args.seeds };
-            swarm::run(args.from, seeds, time_max, fleet)?
+            swarm::run(args.from, seeds, time_max, fleet, &watchdog)?
         }
     };
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn play_one(settings: Settings, history: Option<&Path>) -> Result<bool> {
-    let verdict = schedule::play(settings)?;
+/// Nothing can end a schedule that hangs, but the process.
+fn give_up(late: &[Settings]) {
+    for settings in late {
+        let (seed, command) = (settings.seed, settings.command());
+        println!("seed {seed}: FAILED, it does not end; repeat it with: {command}");
+    }
+    std::process::exit(1);
+}
+
+fn play_one(settings: Settings, history: Option<&Path>, watchdog: &Watchdog) -> Result<bool> {
+    let verdict = watchdog.watch(settings, schedule::play)?;
     if let Some(path) = history {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -114,11 +132,12 @@ fn play_one(settings: Settings, history: Option<&Path>) -> Result<bool> {
 }
 
 /// Whether each of the planted bugs is found within so many seeds.
-fn find_controls(seeds: u64) -> Result<bool> {
+fn find_controls(seeds: u64, watchdog: &Watchdog) -> Result<bool> {
     let mut all = true;
     for control in Control::ALL {
         let found = (0..seeds).find_map(|seed| {
-            let verdict = schedule::play(Settings { seed, control: Some(control), fleet: None });
+            let settings = Settings { seed, control: Some(control), fleet: None };
+            let verdict = watchdog.watch(settings, schedule::play);
             let found = |verdict: &Verdict| control.is_found(&verdict.report);
             verdict.map(|verdict| found(&verdict).then_some((seed, verdict))).transpose()
         });

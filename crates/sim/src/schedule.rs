@@ -44,7 +44,7 @@ const CLAIM_AHEAD: Duration = Duration::from_secs(10);
 /// The clock counts milliseconds. Records within one of them differ by nanoseconds, up to this.
 const STAMPS_NS_MAX: u64 = 1000;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) seed: u64,
     /// A planted bug.
@@ -76,40 +76,56 @@ impl Verdict {
 
 /// Plays the schedule of a seed and checks it. The same seed always gives the same history.
 pub(crate) fn play(settings: Settings) -> Result<Verdict> {
+    play_by(settings, |world| run(world, settings.fleet))
+}
+
+/// Whatever panics, the seed has a verdict. `run` says whether all jobs were drained.
+fn play_by<F: Future<Output = bool>>(
+    settings: Settings,
+    run: impl FnOnce(Arc<World>) -> F,
+) -> Result<Verdict> {
+    let Settings { seed, control, fleet } = settings;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build();
     let runtime = runtime.context("a runtime")?;
-    let _noted = panics::take();
-    let played = runtime.block_on(run(settings));
-    drop(runtime);
-    let Played { history, mut problems, drained } = played;
-    problems.extend(panics::take());
-    let report = judge(&history, drained);
-    Ok(Verdict { report, problems, history })
+    let daemons =
+        fleet.unwrap_or_else(|| fastrand::Rng::with_seed(seed).u64(1..=DAEMONS_MAX) as usize);
+    let world = {
+        // It has the clock of the runtime.
+        let _entered = runtime.enter();
+        Arc::new(World::new(seed, control, daemons))
+    };
+    let (drained, mut panics) = panics::noted(|| {
+        let drained = runtime.block_on(async {
+            let drained = run(world.clone()).await;
+            // Daemons refer to the world, and the world to daemons.
+            (0..daemons).for_each(|number| world.set_up(number, None));
+            drained
+        });
+        drop(runtime);
+        drained
+    });
+    let (history, mut problems) = world.take();
+    problems.append(&mut panics);
+    let (report, mut panics) = panics::noted(|| judge(&history, drained.unwrap_or_default()));
+    problems.append(&mut panics);
+    Ok(Verdict { report: report.unwrap_or_default(), problems, history })
 }
 
-struct Played {
-    history: Vec<Record>,
-    problems: Vec<String>,
-    drained: bool,
-}
-
-async fn run(Settings { seed, control, fleet }: Settings) -> Played {
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let daemons = fleet.unwrap_or_else(|| rng.u64(1..=DAEMONS_MAX) as usize);
-    let world = Arc::new(World::new(seed, control, daemons));
+/// False if the jobs could not be drained.
+async fn run(world: Arc<World>, fleet: Option<usize>) -> bool {
+    let (seed, control, daemons) = (world.seed, world.control, world.daemons());
     let pairs = fleet.map_or(1, |daemons| daemons.div_ceil(FLEET_DAEMONS_PER_PLAN));
-    let plans = Plans::new(seed, daemons, pairs, BUSY, control == Some(Control::NoSync));
+    let plans = Plans::new(seed, daemons, pairs, BUSY, control.and_then(Control::fault));
     let clock = Arc::new(SimClock::new());
     let store = Arc::new(store(&plans, &clock));
-    let site = Arc::new(Site::new(world.clone(), clock, store, fleet.is_some()));
-    let mix = mix(seed);
+    let site = Arc::new(Site::new(world, clock, store, fleet.is_some()));
+    let mut mix = mix(seed);
+    if let Some(control) = control {
+        control.adjust(&mut mix);
+    }
     site.start_all().await;
-    let drained = work(&site, &mix, &plans).await;
-    // Daemons refer to the world, and the world to daemons.
-    (0..daemons).for_each(|number| world.set_up(number, None));
-    let (history, problems) = world.take();
-    Played { history, problems, drained }
+    work(&site, &mix, &plans).await
 }
 
 /// A store that can forget what it has not synced is slower, so it is one only if it must be.
@@ -202,4 +218,25 @@ fn judge(history: &[Record], drained: bool) -> Report {
     });
     history.iter().for_each(|record| checker.record(record.clone()));
     checker.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_proof::history::{Event, FaultKind, Target};
+
+    use super::*;
+
+    #[test]
+    fn a_panic_outside_of_all_tasks_is_a_verdict_of_its_seed() {
+        let settings = Settings { seed: 7, control: None, fleet: None };
+        let verdict = play_by(settings, |world| async move {
+            world.fault_began(FaultKind::PowerCut, Target::All);
+            panic!("planted")
+        });
+        let verdict = verdict.unwrap();
+        assert!(!verdict.is_clean());
+        assert!(matches!(&verdict.problems[..], [panic] if panic.contains("planted")));
+        let is_kept = |record: &Record| matches!(record.event, Event::FaultBegan { .. });
+        assert!(verdict.history.iter().any(is_kept));
+    }
 }

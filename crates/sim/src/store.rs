@@ -14,7 +14,6 @@ use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Job, Payload, Progress, Token};
 use windlass_core::key::{Key, KeyId, NewKey};
 use windlass_core::memory::MemoryStore;
-use windlass_core::retry::Verdict;
 use windlass_core::secret::{SealedSecret, SecretInfo, SecretName};
 use windlass_core::store::{
     Add, Added, AttemptLog, AuditList, AuditPage, Audits, Capabilities, Changed, ChangedLook,
@@ -25,10 +24,8 @@ use windlass_core::store::{
     SysidReserve, TenantRevision, Tenants, TypeStats, TypedJob, WaitingType, Waits,
 };
 use windlass_core::{JobId, Json, Sysid, Tenant, TenantSettings, Timestamp, TypeKey, TypeName};
-use windlass_proof::history::FaultKind;
 
-use crate::control::Control;
-use crate::life::{Life, Step};
+use crate::life::{Life, Step, Trouble};
 use crate::world::World;
 
 /// One of so many ways takes time.
@@ -53,7 +50,10 @@ enum Fate {
 }
 
 impl SimStore {
-    async fn call<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    pub(crate) async fn call<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let fate = self.arrive().await;
         if fate == Fate::Refused {
             return Err(Error::Unavailable("cut off".into()));
@@ -84,10 +84,10 @@ impl SimStore {
         if self.life.is_over() {
             return self.unheard().await;
         }
-        match (self.life.trouble.kind(), self.world.draw(4)) {
-            (Some(FaultKind::Partition), 0) => Fate::Answered,
-            (Some(FaultKind::Partition), 1) => Fate::Lost,
-            (Some(FaultKind::Partition), _) => {
+        match (self.life.condition.trouble(), self.world.draw(4)) {
+            (Some(Trouble::Partition), 0) => Fate::Answered,
+            (Some(Trouble::Partition), 1) => Fate::Lost,
+            (Some(Trouble::Partition), _) => {
                 // Nobody says that nobody answers.
                 tokio::time::sleep(Duration::from_millis(self.world.draw(100))).await;
                 Fate::Refused
@@ -106,31 +106,6 @@ impl SimStore {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
     }
-
-    /// A planted bug: the store's position in the journal moves before the jobs are stored.
-    async fn insert_mark_first(&self, insert: Insert) -> Result<Insertion, Error> {
-        let Insert { jobs, keys, mark, durability } = insert;
-        let (none, no_keys) = (Vec::new(), Vec::new());
-        let first = Insert { jobs: none, keys: no_keys, mark, durability };
-        match self.call(self.inner.job_insert(first)).await? {
-            Insertion::Done(_) => {}
-            behind => return Ok(behind),
-        }
-        let rest = Insert { jobs, keys, mark: None, durability };
-        self.call(self.inner.job_insert(rest)).await
-    }
-}
-
-/// What a planted bug makes of a settlement.
-fn planted(control: Control, mut of: Settlement) -> Settlement {
-    match (control, of.verdict) {
-        (Control::NoFollowers, _) => of.follow = None,
-        (Control::NoPauses, Verdict::Again { .. }) => {
-            of.verdict = Verdict::Again { after: Duration::ZERO };
-        }
-        _ => {}
-    }
-    of
 }
 
 /// Implements a trait by calls of the reference store.
@@ -158,14 +133,11 @@ passes_on!(Daemons {
 #[async_trait]
 impl Inserts for SimStore {
     async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error> {
-        match self.world.control {
-            Some(Control::MarkFirst) => self.insert_mark_first(insert).await,
-            _ => self.call(self.inner.job_insert(insert)).await,
-        }
+        self.insert(insert).await
     }
 
     async fn job_add(&self, add: Add) -> Result<Added, Error> {
-        self.call(self.inner.job_add(add)).await
+        self.call(self.inner.job_add(self.planted_add(add))).await
     }
 
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
@@ -208,11 +180,7 @@ impl Settles for SimStore {
         settlements: Arc<[Settlement]>,
         durability: Durability,
     ) -> Result<SettleAnswer, Error> {
-        let settlements = match self.world.control {
-            Some(control) => settlements.iter().cloned().map(|of| planted(control, of)).collect(),
-            None => settlements,
-        };
-        self.call(self.inner.job_settle(settlements, durability)).await
+        self.settle(settlements, durability).await
     }
 
     async fn job_progress(
@@ -249,15 +217,46 @@ passes_on!(Reads {
     fn type_stats(tenant: Option<&Tenant>) -> Vec<TypeStats>;
 });
 
-passes_on!(Handlers {
-    fn handler_put(id: HandlerId, key: &TypeKey, spec: HandlerSpec) -> ();
-    fn handler_get(key: &TypeKey, version: Option<HandlerId>) -> Option<Handler>;
-    fn handler_list(tenant: &Tenant) -> Vec<Handler>;
-    fn handler_delete(key: &TypeKey) -> bool;
-    fn type_suspend(key: &TypeKey, suspended: bool) -> ();
-    fn type_settings_put(key: &TypeKey, settings: TypeSettings) -> ();
-    fn type_settings_get(key: &TypeKey) -> TypeSettings;
-});
+#[async_trait]
+impl Handlers for SimStore {
+    async fn handler_put(
+        &self,
+        id: HandlerId,
+        key: &TypeKey,
+        spec: HandlerSpec,
+    ) -> Result<(), Error> {
+        self.call(self.inner.handler_put(id, key, spec)).await
+    }
+
+    async fn handler_get(
+        &self,
+        key: &TypeKey,
+        version: Option<HandlerId>,
+    ) -> Result<Option<Handler>, Error> {
+        self.call(self.inner.handler_get(key, version)).await
+    }
+
+    async fn handler_list(&self, tenant: &Tenant) -> Result<Vec<Handler>, Error> {
+        self.call(self.inner.handler_list(tenant)).await
+    }
+
+    async fn handler_delete(&self, key: &TypeKey) -> Result<bool, Error> {
+        self.call(self.inner.handler_delete(key)).await
+    }
+
+    async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
+        self.call(self.inner.type_suspend(key, suspended)).await
+    }
+
+    async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
+        let settings = self.planted_settings(settings);
+        self.call(self.inner.type_settings_put(key, settings)).await
+    }
+
+    async fn type_settings_get(&self, key: &TypeKey) -> Result<TypeSettings, Error> {
+        self.call(self.inner.type_settings_get(key)).await
+    }
+}
 
 passes_on!(Keys {
     fn key_put(new: NewKey) -> Key;

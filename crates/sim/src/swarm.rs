@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 
 use crate::print;
 use crate::schedule::{self, Settings};
+use crate::watchdog::Watchdog;
 
 /// Failures that are printed; more of them say no more.
 const PRINTED_MAX: u64 = 5;
@@ -27,6 +28,7 @@ pub(crate) fn run(
     seeds: u64,
     time_max: Option<Duration>,
     fleet: Option<usize>,
+    watchdog: &Watchdog,
 ) -> Result<bool> {
     let began = Instant::now();
     let (next, tally) = (AtomicU64::new(0), Tally::default());
@@ -37,7 +39,8 @@ pub(crate) fn run(
             if number >= seeds {
                 break;
             }
-            play(Settings { seed: from + number, control: None, fleet }, &tally)?;
+            let settings = Settings { seed: from + number, control: None, fleet };
+            watchdog.watch(settings, |settings| play(settings, &tally))?;
         }
         Ok(())
     };

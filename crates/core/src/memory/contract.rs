@@ -425,6 +425,7 @@ impl Store for MemoryStore {
     }
 
     async fn flush(&self) -> Result<(), Error> {
+        self.before("flush").await;
         self.open().map(|state| drop(state.synced()))
     }
 

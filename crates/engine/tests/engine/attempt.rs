@@ -1,6 +1,8 @@
 //! Attempts of one job are distinguished: one that lost its lease does not affect another.
 
+use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use windlass_core::edit::{Decide, Decision, Edit, Put, Target};
@@ -318,5 +320,31 @@ async fn a_cancel_of_a_running_job_is_durable_when_it_is_answered() {
     daemon.engine.job_cancel(&t.tenant, id).await.unwrap();
     store.undo_relaxed();
     let job = store.job_get(&t.tenant, id).await.unwrap().unwrap();
+    assert_eq!(job.state, State::Cancelled);
+}
+
+/// A store that forgets the end of the attempt before that is synced, while its daemons live on.
+#[tokio::test]
+async fn a_cancel_of_a_running_job_is_in_force_though_the_store_forgot_the_end_of_its_attempt() {
+    let store = Arc::new(MemoryStore::undoable(true, Arc::new(SystemClock)));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+    eventually("it runs", || (!daemon.runner.attempts(id).is_empty()).then_some(())).await;
+    // It has the claim for good, and forgets what comes after it.
+    store.flush().await.unwrap();
+    let (forgot, runner) = (Arc::new(AtomicBool::new(false)), daemon.runner.clone());
+    let (forgets, forgotten) = (store.clone(), forgot.clone());
+    store.set_hook(move |call| {
+        let is_stopped = || runner.stopped().contains(&(id, Stop::Cancelled));
+        if call == "flush" && is_stopped() && !forgotten.swap(true, Ordering::SeqCst) {
+            forgets.undo_relaxed();
+        }
+        ready(())
+    });
+    daemon.engine.job_cancel(&t.tenant, id).await.unwrap();
+    let job = store.job_get(&t.tenant, id).await.unwrap().unwrap();
+    assert!(forgot.load(Ordering::SeqCst), "the end was not synced");
     assert_eq!(job.state, State::Cancelled);
 }

@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use windlass_core::sync::lock;
 use windlass_journal::{Disk, DiskFile, Lock};
-use windlass_proof::history::FaultKind;
 
-use crate::life::{Life, Step};
+use crate::life::{Life, Step, Trouble};
 use crate::world::World;
 
 pub(crate) use files::Files;
@@ -73,20 +72,16 @@ impl SimDisk {
             Step::Lives => {}
         }
         let half_the_time = || self.world.draw(2) == 0;
-        match (self.life.trouble.kind(), call) {
-            (Some(FaultKind::DiskFull), Call::Write) => {
+        match (self.life.condition.trouble(), call) {
+            (Some(Trouble::DiskFull), Call::Write) => {
                 let part = if half_the_time() { Part::Half } else { Part::None };
                 fails(part, NO_SPACE)
             }
-            (Some(FaultKind::WriteError), Call::Write | Call::Remove) if half_the_time() => {
+            (Some(Trouble::Writes), Call::Write | Call::Remove) if half_the_time() => {
                 fails(some_part(), BROKEN)
             }
-            (Some(FaultKind::ReadError), Call::Read) if half_the_time() => {
-                fails(Part::None, BROKEN)
-            }
-            (Some(FaultKind::FailedSync), Call::Sync) if half_the_time() => {
-                fails(some_part(), BROKEN)
-            }
+            (Some(Trouble::Reads), Call::Read) if half_the_time() => fails(Part::None, BROKEN),
+            (Some(Trouble::Syncs), Call::Sync) if half_the_time() => fails(some_part(), BROKEN),
             _ => Fate { part: Part::Whole, error: None },
         }
     }
