@@ -26,7 +26,7 @@
 //!   turn in the next round.
 //! - keys: a use that is not noted is noted with the next one, a minute later.
 //! - audit: entries that did not reach the store still wait.
-//! - beat, reap, purge, listen, clock: have no state to lose. Each pass starts from the store or
+//! - beat, boot, reap, purge, listen, clock: have no state to lose. Each pass starts from the store or
 //!   the clock.
 
 use std::panic::AssertUnwindSafe;
