@@ -12,8 +12,8 @@ use windlass_core::sync::lock;
 use windlass_core::time::{Clock, Timestamp};
 
 use crate::Inner;
-use crate::connection::Mode;
 use crate::error::Result;
+use crate::pool::Mode;
 use crate::queue::{self, QueueKey};
 use crate::row;
 use crate::tx::Tx;
@@ -94,7 +94,7 @@ const READ: &str = "SELECT now_ms(), (SELECT value FROM meta WHERE name = 'clock
 
 /// Begins a transaction, and reads the clock.
 pub(crate) async fn begin(store: &Inner, mode: Mode) -> Result<Tx<'_>> {
-    let session = store.pool.session().await?;
+    let session = store.pool.session(mode).await?;
     let before = store.clock.steady.steady();
     let begun = session.send_batch(store.pool.begin(mode)).await;
     let read = session.query_one(READ, &[]).await;
@@ -107,20 +107,25 @@ pub(crate) async fn begin(store: &Inner, mode: Mode) -> Result<Tx<'_>> {
     Ok(Tx::new(session, mode, reading.now, step))
 }
 
-/// A daemon that has beaten by the server's clock as it is now.
-const ANY_ALIVE: &str = "SELECT FROM sysid WHERE expires_at > $1 LIMIT 1";
+/// A living daemon whose last beat was after this time.
+const ANY_BEAT: &str = "
+    SELECT FROM daemon d JOIN sysid s ON s.sysid = d.sysid AND s.boot = d.boot
+     WHERE d.beat_at > $1 AND s.expires_at > $2 LIMIT 1";
 
 /// Follows a step of the server's clock, unless another daemon has done so. If the server's clock
-/// seems to have leapt ahead although a daemon's beat lasts by it, it is this machine that stood
-/// still, with its steady clock: a virtual machine that was paused.
+/// seems to have leapt ahead although a daemon has beaten in the time that it left out, it is this
+/// machine that stood still, with its steady clock: a virtual machine that was paused. A pause that
+/// is shorter than the time between two beats may be taken for a step; then leases and waits last
+/// that much longer.
 pub(crate) async fn follow(store: &Inner) -> Result<()> {
     let mut tx = begin(store, Mode::Write(Durability::Synced)).await?;
     // Only one daemon at a time gets this far; the next one reads the new count.
     let count = "SELECT value FROM meta WHERE name = 'clock' FOR UPDATE";
     let steps: i64 = tx.query_one(count, &[]).await?.try_get(0)?;
     let step = tx.step.filter(|step| step.steps == steps);
-    if step.is_some_and(|step| step.ms > 0)
-        && tx.query_opt(ANY_ALIVE, &[&tx.now.ms()]).await?.is_some()
+    let now = tx.now.ms();
+    if let Some(Step { ms: leap @ 1.., .. }) = step
+        && tx.query_opt(ANY_BEAT, &[&(now - leap), &now]).await?.is_some()
     {
         tracing::warn!("this machine stood still; the clock of the database server was not set");
         store.clock.forget_base();
