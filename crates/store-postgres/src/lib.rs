@@ -117,7 +117,7 @@ const PROMOTIONS_MAX: usize = 1000;
 /// The store. Its calls need a Tokio runtime; dropping it without `close` loses nothing.
 pub struct PostgresStore {
     inner: Arc<Inner>,
-    /// The same on a connection of its own, for the beat.
+    /// The same with a place of its own, for the beat.
     beat: Inner,
     /// Ends with the store.
     _upkeep: Upkeep,
@@ -138,10 +138,10 @@ struct Inner {
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 impl Inner {
-    /// The same store on one connection of its own.
-    fn on_single(&self) -> Inner {
+    /// The same store with a place of its own.
+    fn for_beat(&self) -> Inner {
         Inner {
-            pool: self.pool.single(),
+            pool: self.pool.with_own_place(),
             clock: self.clock.clone(),
             hints: self.hints.clone(),
             on_commit: self.on_commit.clone(),

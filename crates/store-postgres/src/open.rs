@@ -82,7 +82,7 @@ impl PostgresStore {
         let on_commit = options.on_commit.clone();
         let pool = Pool::new(connector, options, synced);
         let inner = Arc::new(Inner { pool, clock, hints, on_commit, chores, server });
-        let (beat, _upkeep) = (inner.on_single(), Upkeep::start(&inner));
+        let (beat, _upkeep) = (inner.for_beat(), Upkeep::start(&inner));
         let store = PostgresStore { inner, beat, _upkeep };
         // Reads the clock of the server for the first time: from now on, its steps are seen.
         store.ping().await?;

@@ -5,7 +5,7 @@
 //! leaves nothing half done.
 //!
 //! Synced transactions have fewer places than there are: while a standby is missing, none of them
-//! is answered, and the others still are. The beat has a pool of its own.
+//! is answered, and the others still are. The beat has a place of its own.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
@@ -86,14 +86,14 @@ impl Pool {
         }
     }
 
-    /// The same with a single connection, for calls that must not wait for any other.
-    pub(crate) fn single(&self) -> Pool {
+    /// The same with one more place, for calls that must not wait for any other.
+    pub(crate) fn with_own_place(&self) -> Pool {
         Pool {
             connector: self.connector.clone(),
             options: Options { connections: 1, ..self.options.clone() },
             places: Arc::new(Semaphore::new(1)),
             synced_places: Arc::new(Semaphore::new(1)),
-            idle: Arc::default(),
+            idle: self.idle.clone(),
             begin: self.begin.clone(),
         }
     }

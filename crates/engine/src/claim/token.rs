@@ -72,7 +72,7 @@ impl Tokens {
         }
     }
 
-    /// A few times in each lease: the next claims get larger tokens than any daemon has used before.
+    /// A few times in each lease: the next claims get larger tokens than any daemon has used.
     pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<(), Error> {
         if self.next.lock().await.1 == 0 {
             return Ok(());

@@ -26,8 +26,8 @@
 //!   turn in the next round.
 //! - keys: a use that is not noted is noted with the next one, a minute later.
 //! - audit: entries that did not reach the store still wait.
-//! - beat, boot, reap, purge, listen, clock: have no state to lose. Each pass starts from the store or
-//!   the clock.
+//! - beat, boot, reap, purge, listen, clock: have no state to lose. Each pass starts from the store
+//!   or the clock.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
