@@ -31,11 +31,13 @@ pub(crate) struct ServerClock {
     base: Mutex<Option<Base>>,
 }
 
-/// How far the server's clock was ahead of the steady one, in milliseconds, after this many steps.
+/// How far the server's clock was ahead of the steady one, in milliseconds, after this many steps:
+/// between these two, because a reading takes some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Base {
     steps: i64,
-    offset: i64,
+    low: i64,
+    high: i64,
 }
 
 /// A step of the server's clock that durations have not followed yet, after `steps` others.
@@ -76,17 +78,17 @@ impl ServerClock {
 /// base before all durations have followed it.
 fn compare(base: Option<Base>, reading: Reading) -> (Option<i64>, Base) {
     let Reading { now, steps, steady: (before, after) } = reading;
-    // The offset is somewhere between these two: the reading took some time.
     let low = now.ms() - after.as_millis() as i64;
     let high = now.ms() - before.as_millis() as i64;
     let Some(base) = base.filter(|base| base.steps == steps) else {
-        return (None, Base { steps, offset: low });
+        return (None, Base { steps, low, high });
     };
-    let offset = base.offset.clamp(low, high);
-    let moved = offset - base.offset;
+    let next = Base { steps, low: base.low.clamp(low, high), high: base.high.clamp(low, high) };
+    // How far the two are apart, if no offset fits both.
+    let moved = (next.low - base.high).max(0) + (next.high - base.low).min(0);
     match moved.abs() >= STEP_MIN_MS {
         true => (Some(moved), base),
-        false => (None, Base { steps, offset }),
+        false => (None, next),
     }
 }
 
@@ -180,9 +182,24 @@ mod tests {
         Reading { now: Timestamp(now), steps, steady }
     }
 
+    fn point(steps: i64, offset: i64) -> Base {
+        Base { steps, low: offset, high: offset }
+    }
+
+    #[test]
+    fn a_slow_first_answer_makes_no_step_of_the_next() {
+        // The server read its clock at any time within three seconds.
+        let (_, base) = compare(None, reading(0, 3000, 0, 3000));
+        for offset in [0, 3000] {
+            assert_eq!(compare(Some(base), reading(0, offset, 0, 0)), (None, point(0, offset)));
+        }
+        assert_eq!(compare(Some(base), reading(0, 4000, 0, 0)).0, Some(1000));
+        assert_eq!(compare(Some(base), reading(0, -1000, 0, 0)).0, Some(-1000));
+    }
+
     #[test]
     fn a_step_is_what_no_slow_answer_explains() {
-        let base = Some(Base { steps: 3, offset: 1000 });
+        let base = Some(point(3, 1000));
         for (now, before, after, step) in [
             (1500, 500, 500, None),
             (2499, 500, 500, None),
@@ -198,25 +215,23 @@ mod tests {
 
     #[test]
     fn a_slow_drift_moves_the_base() {
-        let mut base = Some(Base { steps: 0, offset: 0 });
+        let mut base = Some(point(0, 0));
         for offset in (0..100_000).step_by(500) {
             let (step, next) = compare(base, reading(0, offset, 0, 0));
-            assert_eq!((step, next.offset), (None, offset));
+            assert_eq!((step, next), (None, point(0, offset)));
             base = Some(next);
         }
     }
 
     #[test]
     fn a_step_that_another_daemon_followed_is_a_new_base() {
-        let base = Some(Base { steps: 3, offset: 1000 });
-        let (step, next) = compare(base, reading(4, 9000, 0, 0));
-        assert_eq!((step, next), (None, Base { steps: 4, offset: 9000 }));
+        let (step, next) = compare(Some(point(3, 1000)), reading(4, 9000, 0, 0));
+        assert_eq!((step, next), (None, point(4, 9000)));
     }
 
     #[test]
     fn a_step_stays_one_until_it_was_followed() {
-        let base = Some(Base { steps: 3, offset: 1000 });
-        let (step, next) = compare(base, reading(3, 9000, 0, 0));
-        assert_eq!((step, next), (Some(8000), Base { steps: 3, offset: 1000 }));
+        let (step, next) = compare(Some(point(3, 1000)), reading(3, 9000, 0, 0));
+        assert_eq!((step, next), (Some(8000), point(3, 1000)));
     }
 }
