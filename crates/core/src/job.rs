@@ -140,6 +140,14 @@ impl NewJob {
         self.run_at.max(self.created_at)
     }
 
+    /// How many bytes of pieces the store must have when the job enters. `None` if its payload is
+    /// inline. Nor does a job need any that had expired when it was created: it never runs, as its
+    /// payload cannot be read.
+    pub fn pieces_needed(&self) -> Option<u64> {
+        let never_runs = self.expires_at.is_some_and(|at| at <= self.created_at);
+        (self.payload.is_in_pieces() && !never_runs).then(|| self.payload.len())
+    }
+
     /// Splits a payload that is too large for one buffer; returns its pieces.
     pub fn split_payload(&mut self) -> Vec<Bytes> {
         let (payload, pieces) = self.payload.clone().split();

@@ -13,7 +13,9 @@ use utoipa::ToSchema;
 use windlass_core::Sysid;
 use windlass_core::key::Right;
 use windlass_core::time::format_duration;
-use windlass_engine::api::{DaemonStatus, FailingService, LeftJournal, ParkedResult, TenantCounts};
+use windlass_engine::api::{
+    DaemonCounts, DaemonStatus, FailingService, LeftJournal, ParkedResult, TenantCounts,
+};
 
 use crate::access;
 use crate::answer::{self, Done};
@@ -150,7 +152,8 @@ struct WireStatus {
     journals_left: Vec<WireLeft>,
     /// Layers of isolation that handlers lack on this machine, with reasons and what would help.
     layers_missing: Vec<String>,
-    daemons: WireDaemonCounts,
+    /// `null` while the store does not answer.
+    daemons: Option<WireDaemonCounts>,
     tenants: BTreeMap<String, WireCounts>,
 }
 
@@ -241,16 +244,17 @@ fn from_status(status: DaemonStatus, version: &'static str) -> WireStatus {
         results_parked: status.results_parked.into_iter().map(from_parked).collect(),
         journals_left: status.journals_left.into_iter().map(from_left).collect(),
         layers_missing: status.layers_missing,
-        daemons: WireDaemonCounts {
-            alive: status.daemons.alive,
-            gone: status.daemons.gone,
-            jobs_left: status.daemons.jobs_left,
-        },
+        daemons: status.daemons.map(from_daemon_counts),
         services: services.map(|service| (service.name, service.failures)).collect(),
         tenants: tenants
             .map(|(tenant, counts)| (tenant.to_string(), from_counts(counts)))
             .collect(),
     }
+}
+
+fn from_daemon_counts(counts: DaemonCounts) -> WireDaemonCounts {
+    let DaemonCounts { alive, gone, jobs_left } = counts;
+    WireDaemonCounts { alive, gone, jobs_left }
 }
 
 fn from_failing(FailingService { name, failing_for, why }: FailingService) -> WireFailing {

@@ -177,7 +177,8 @@ pub struct DaemonStatus {
     pub journals_left: Vec<LeftJournal>,
     /// Layers of isolation that handlers lack: a sentence for each.
     pub layers_missing: Vec<String>,
-    pub daemons: DaemonCounts,
+    /// `None` when the store does not answer.
+    pub daemons: Option<DaemonCounts>,
     /// Counts of each tenant; empty when the store does not answer.
     pub tenants: BTreeMap<Tenant, TenantCounts>,
 }

@@ -19,6 +19,7 @@ use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::error::store_error;
 use crate::house::beat::Beat;
+use crate::house::boot::BootNumber;
 use crate::house::clock::ClockWatch;
 use crate::house::keep::{self, Keep};
 use crate::house::listen::Listen;
@@ -182,6 +183,8 @@ fn spawn_services(
     let looked = adopted.clone();
     let adopt = Adopt::new(shared.clone(), stop_starters.clone(), looked);
     starters.spawn(adopt, quiet(), stop_starters.clone());
+    let boot = BootNumber { shared: shared.clone(), stop: stop_starters.clone() };
+    starters.spawn(boot, quiet(), stop_starters.clone());
     if shared.store.capabilities().wakes {
         let listen = Listen { shared: shared.clone(), stop: stop_starters.clone() };
         starters.spawn(listen, quiet(), stop_starters.clone());

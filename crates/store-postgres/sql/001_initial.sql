@@ -428,12 +428,15 @@ CREATE FUNCTION type_lock(of_type int4) RETURNS int4 LANGUAGE sql IMMUTABLE AS $
     SELECT CASE WHEN of_type > 0 THEN 1 + (of_type & 1023) ELSE of_type END
 $$;
 
--- Waits for the transactions that have raised revisions and not ended, without keeping others from
--- raising some.
+-- Waits for the transactions that have raised revisions and not ended. Others that are about to
+-- raise one wait behind it for as long. The lock belongs to the transaction, so that it never
+-- outlives it, and is released by undoing the block.
 CREATE FUNCTION await_revisions() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_advisory_lock(lock_class(), 0);
-    PERFORM pg_advisory_unlock(lock_class(), 0);
+    PERFORM pg_advisory_xact_lock(lock_class(), 0);
+    RAISE SQLSTATE 'WL001';
+EXCEPTION
+    WHEN SQLSTATE 'WL001' THEN NULL;
 END
 $$;
 
@@ -528,10 +531,11 @@ $$;
 -- Called before the commit of a transaction that made jobs of these types ready (`made_ready`), or
 -- that ended leases of these types, so that their limit may allow others (`freed`). Opens them.
 -- Types that are open already, as nearly all are, cost nothing but the shared lock. The `low_...`
--- are the first places at which it added jobs, for each type and rank.
+-- are the first places at which it added jobs, for each type and rank. Returns whether a type has a
+-- new revision.
 CREATE FUNCTION announce(made_ready int4[], freed int4[], low_types int4[], low_ranks int4[],
                          low_times int8[], low_ties int8[], low_ids int8[])
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
     low record;
 BEGIN
@@ -558,7 +562,9 @@ BEGIN
         UPDATE type SET open = true, rev = nextval('revision')
          WHERE (id = ANY (made_ready) AND NOT open)
             OR (id = ANY (freed) AND open AND running_max IS NOT NULL);
+        RETURN true;
     END IF;
+    RETURN false;
 END
 $$;
 

@@ -207,8 +207,8 @@ pub(crate) async fn claimable(
         type_ids.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
     let types = read_claimable(tx, &ids).await?;
     if types.values().any(|of_type| of_type.limited) {
-        // Before the rows, as everywhere: this transaction may announce something.
-        tx.execute("SELECT pg_advisory_xact_lock_shared(lock_class(), 0)", &[]).await?;
+        // This transaction may announce something.
+        tx.will_raise().await?;
         tx.execute(LOCK_LIMITED, &[&ids]).await?;
         return read_claimable(tx, &ids).await;
     }

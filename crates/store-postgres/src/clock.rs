@@ -12,8 +12,8 @@ use windlass_core::sync::lock;
 use windlass_core::time::{Clock, Timestamp};
 
 use crate::Inner;
-use crate::connection::Mode;
 use crate::error::Result;
+use crate::pool::Mode;
 use crate::queue::{self, QueueKey};
 use crate::row;
 use crate::tx::Tx;
@@ -31,11 +31,13 @@ pub(crate) struct ServerClock {
     base: Mutex<Option<Base>>,
 }
 
-/// How far the server's clock was ahead of the steady one, in milliseconds, after this many steps.
+/// How far the server's clock was ahead of the steady one, in milliseconds, after this many steps:
+/// between these two, because a reading takes some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Base {
     steps: i64,
-    offset: i64,
+    low: i64,
+    high: i64,
 }
 
 /// A step of the server's clock that durations have not followed yet, after `steps` others.
@@ -76,17 +78,17 @@ impl ServerClock {
 /// base before all durations have followed it.
 fn compare(base: Option<Base>, reading: Reading) -> (Option<i64>, Base) {
     let Reading { now, steps, steady: (before, after) } = reading;
-    // The offset is somewhere between these two: the reading took some time.
     let low = now.ms() - after.as_millis() as i64;
     let high = now.ms() - before.as_millis() as i64;
     let Some(base) = base.filter(|base| base.steps == steps) else {
-        return (None, Base { steps, offset: low });
+        return (None, Base { steps, low, high });
     };
-    let offset = base.offset.clamp(low, high);
-    let moved = offset - base.offset;
+    let next = Base { steps, low: base.low.clamp(low, high), high: base.high.clamp(low, high) };
+    // How far the two are apart, if no offset fits both.
+    let moved = (next.low - base.high).max(0) + (next.high - base.low).min(0);
     match moved.abs() >= STEP_MIN_MS {
         true => (Some(moved), base),
-        false => (None, Base { steps, offset }),
+        false => (None, next),
     }
 }
 
@@ -94,7 +96,7 @@ const READ: &str = "SELECT now_ms(), (SELECT value FROM meta WHERE name = 'clock
 
 /// Begins a transaction, and reads the clock.
 pub(crate) async fn begin(store: &Inner, mode: Mode) -> Result<Tx<'_>> {
-    let session = store.pool.session().await?;
+    let session = store.pool.session(mode).await?;
     let before = store.clock.steady.steady();
     let begun = session.send_batch(store.pool.begin(mode)).await;
     let read = session.query_one(READ, &[]).await;
@@ -107,20 +109,25 @@ pub(crate) async fn begin(store: &Inner, mode: Mode) -> Result<Tx<'_>> {
     Ok(Tx::new(session, mode, reading.now, step))
 }
 
-/// A daemon that has beaten by the server's clock as it is now.
-const ANY_ALIVE: &str = "SELECT FROM sysid WHERE expires_at > $1 LIMIT 1";
+/// A living daemon whose last beat was after this time.
+const ANY_BEAT: &str = "
+    SELECT FROM daemon d JOIN sysid s ON s.sysid = d.sysid AND s.boot = d.boot
+     WHERE d.beat_at > $1 AND s.expires_at > $2 LIMIT 1";
 
 /// Follows a step of the server's clock, unless another daemon has done so. If the server's clock
-/// seems to have leapt ahead although a daemon's beat lasts by it, it is this machine that stood
-/// still, with its steady clock: a virtual machine that was paused.
+/// seems to have leapt ahead although a daemon has beaten in the time that it left out, it is this
+/// machine that stood still, with its steady clock: a virtual machine that was paused. A pause that
+/// is shorter than the time between two beats may be taken for a step; then leases and waits last
+/// that much longer.
 pub(crate) async fn follow(store: &Inner) -> Result<()> {
     let mut tx = begin(store, Mode::Write(Durability::Synced)).await?;
     // Only one daemon at a time gets this far; the next one reads the new count.
     let count = "SELECT value FROM meta WHERE name = 'clock' FOR UPDATE";
     let steps: i64 = tx.query_one(count, &[]).await?.try_get(0)?;
     let step = tx.step.filter(|step| step.steps == steps);
-    if step.is_some_and(|step| step.ms > 0)
-        && tx.query_opt(ANY_ALIVE, &[&tx.now.ms()]).await?.is_some()
+    let now = tx.now.ms();
+    if let Some(Step { ms: leap @ 1.., .. }) = step
+        && tx.query_opt(ANY_BEAT, &[&(now - leap), &now]).await?.is_some()
     {
         tracing::warn!("this machine stood still; the clock of the database server was not set");
         store.clock.forget_base();
@@ -175,9 +182,24 @@ mod tests {
         Reading { now: Timestamp(now), steps, steady }
     }
 
+    fn point(steps: i64, offset: i64) -> Base {
+        Base { steps, low: offset, high: offset }
+    }
+
+    #[test]
+    fn a_slow_first_answer_makes_no_step_of_the_next() {
+        // The server read its clock at any time within three seconds.
+        let (_, base) = compare(None, reading(0, 3000, 0, 3000));
+        for offset in [0, 3000] {
+            assert_eq!(compare(Some(base), reading(0, offset, 0, 0)), (None, point(0, offset)));
+        }
+        assert_eq!(compare(Some(base), reading(0, 4000, 0, 0)).0, Some(1000));
+        assert_eq!(compare(Some(base), reading(0, -1000, 0, 0)).0, Some(-1000));
+    }
+
     #[test]
     fn a_step_is_what_no_slow_answer_explains() {
-        let base = Some(Base { steps: 3, offset: 1000 });
+        let base = Some(point(3, 1000));
         for (now, before, after, step) in [
             (1500, 500, 500, None),
             (2499, 500, 500, None),
@@ -193,25 +215,23 @@ mod tests {
 
     #[test]
     fn a_slow_drift_moves_the_base() {
-        let mut base = Some(Base { steps: 0, offset: 0 });
+        let mut base = Some(point(0, 0));
         for offset in (0..100_000).step_by(500) {
             let (step, next) = compare(base, reading(0, offset, 0, 0));
-            assert_eq!((step, next.offset), (None, offset));
+            assert_eq!((step, next), (None, point(0, offset)));
             base = Some(next);
         }
     }
 
     #[test]
     fn a_step_that_another_daemon_followed_is_a_new_base() {
-        let base = Some(Base { steps: 3, offset: 1000 });
-        let (step, next) = compare(base, reading(4, 9000, 0, 0));
-        assert_eq!((step, next), (None, Base { steps: 4, offset: 9000 }));
+        let (step, next) = compare(Some(point(3, 1000)), reading(4, 9000, 0, 0));
+        assert_eq!((step, next), (None, point(4, 9000)));
     }
 
     #[test]
     fn a_step_stays_one_until_it_was_followed() {
-        let base = Some(Base { steps: 3, offset: 1000 });
-        let (step, next) = compare(base, reading(3, 9000, 0, 0));
-        assert_eq!((step, next), (Some(8000), Base { steps: 3, offset: 1000 }));
+        let (step, next) = compare(Some(point(3, 1000)), reading(3, 9000, 0, 0));
+        assert_eq!((step, next), (Some(8000), point(3, 1000)));
     }
 }

@@ -3,17 +3,18 @@
 use std::error::Error as StdError;
 use std::future::poll_fn;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
 use windlass_core::store::{Cause, Error};
 
-use crate::connection::Session;
+use crate::connection::{Session, Wire};
 use crate::error::{Failure, Result};
 use crate::tls::{Stream, Tls};
 use crate::url::Address;
@@ -29,7 +30,8 @@ pub(crate) struct Connector {
     address: Address,
     tls: Tls,
     /// The position of the host that was connected to last: the others are tried after it.
-    latest: AtomicUsize,
+    latest: watch::Sender<usize>,
+    closed: watch::Sender<bool>,
 }
 
 /// A connection, and what has to be polled for anything to happen on it.
@@ -44,7 +46,8 @@ impl Connector {
     pub(crate) fn new(url: &str) -> std::result::Result<Connector, Error> {
         let address = Address::parse(url)?;
         let tls = Tls::new(&address.check)?;
-        Ok(Connector { address, tls, latest: AtomicUsize::new(0) })
+        let (latest, closed) = (watch::Sender::new(0), watch::Sender::new(false));
+        Ok(Connector { address, tls, latest, closed })
     }
 
     /// The server and the database, for messages.
@@ -56,21 +59,45 @@ impl Connector {
     pub(crate) async fn session(&self) -> Result<Session> {
         let Connected { client, mut connection, host } = self.connect().await?;
         let session = Session::new(client, host);
-        let warned = session.warned();
+        let (wire, given_up) = (session.wire(), self.given_up(session.wire(), host));
         tokio::spawn(async move {
             // Its end is seen by the statements that wait for an answer.
-            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if is_warning(&message) {
-                    warned.store(true, Ordering::Release);
+            let served = async {
+                while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                    if is_warning(&message) {
+                        wire.note_warning();
+                    }
                 }
+            };
+            tokio::select! {
+                () = served => {}
+                () = given_up => {}
             }
         });
         Ok(session)
     }
 
+    /// Returns when nobody needs the answer to an abandoned call any more: another host has the
+    /// place of the one that it was sent to, or no connection is wanted at all.
+    fn given_up(&self, wire: Arc<Wire>, host: usize) -> impl Future<Output = ()> + use<> {
+        let (mut latest, mut closed) = (self.latest.subscribe(), self.closed.subscribe());
+        async move {
+            wire.abandoned().await;
+            tokio::select! {
+                _ = latest.wait_for(|latest| *latest != host) => {}
+                _ = closed.wait_for(|closed| *closed) => {}
+            }
+        }
+    }
+
+    /// The answers to abandoned calls are not waited for from now on.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
     /// The host that was connected to last.
     pub(crate) fn latest(&self) -> usize {
-        self.latest.load(Ordering::Relaxed)
+        *self.latest.borrow()
     }
 
     /// Returns when another host has taken the place of this one. A server that stands still keeps
@@ -121,7 +148,7 @@ impl Connector {
             }
             Ok(Err(error)) => Err(error.into()),
             Ok(Ok((client, connection))) => {
-                self.latest.store(host, Ordering::Relaxed);
+                self.latest.send_replace(host);
                 Ok(Connected { client, connection, host })
             }
             Err(_) => Err(Failure::unavailable(format!(

@@ -32,6 +32,7 @@ pub(crate) async fn put(
     key: &TypeKey,
     spec: &HandlerSpec,
 ) -> Result<()> {
+    tx.will_raise().await?;
     let type_id = tx.ensure_type(key).await?;
     // Locks the row of the type: versions of one type are put one after the other.
     tx.execute(ENFORCE, &[&type_id, &id.get()]).await?;
@@ -88,6 +89,7 @@ pub(crate) async fn list(tx: &Tx<'_>, tenant: &Tenant) -> Result<Vec<Handler>> {
 
 pub(crate) async fn delete(tx: &mut Tx<'_>, key: &TypeKey) -> Result<bool> {
     let Some(type_id) = tx.type_id(key).await? else { return Ok(false) };
+    tx.will_raise().await?;
     let remove = "UPDATE type SET handler_id = NULL WHERE id = $1 AND handler_id IS NOT NULL";
     let removed = tx.execute(remove, &[&type_id]).await? > 0;
     if removed {

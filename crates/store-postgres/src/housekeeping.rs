@@ -21,19 +21,20 @@ const KEYS_PURGED_MAX: i64 = 10_000;
 /// Pieces without a job that one purge deletes.
 const PIECES_PURGED_MAX: i64 = 100;
 
-/// Running jobs are in this index too, and are skipped: they are few.
+/// Running jobs are in this index too, and are skipped: they are few. Jobs that others have locked
+/// are left to them, as several daemons look for the same jobs.
 const EXPIRED: &str = "
     SELECT j.id FROM job j
      WHERE j.expires_at IS NOT NULL AND j.state < 3 AND j.expires_at <= $1
        AND NOT EXISTS (SELECT FROM lease l WHERE l.id = j.id)
-     ORDER BY j.expires_at LIMIT $2";
+     ORDER BY j.expires_at LIMIT $2 FOR NO KEY UPDATE OF j SKIP LOCKED";
 /// The overdue jobs of a type that nobody attends to, oldest id first.
 const UNHANDLED: &str = "
     SELECT j.id FROM type t JOIN job j ON j.type_id = t.id
      WHERE t.id = $1 AND t.handler_id IS NULL AND (t.claimed_at IS NULL OR t.claimed_at < $2)
        AND j.state = 0 AND j.due_at <= $2
        AND NOT EXISTS (SELECT FROM lease l WHERE l.id = j.id)
-     ORDER BY j.id LIMIT $3";
+     ORDER BY j.id LIMIT $3 FOR NO KEY UPDATE OF j SKIP LOCKED";
 
 pub(crate) async fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>> {
     let (limit, now) = (give_up.limit.min(BATCH_JOBS_MAX) as i64, tx.now);

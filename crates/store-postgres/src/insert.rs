@@ -10,8 +10,8 @@ use windlass_core::family::{self, Unfit};
 use windlass_core::limit::REPEATED_RETENTION;
 use windlass_core::name::Tenant;
 use windlass_core::store::{
-    Add, Added, EndRequest, IdempotencyRecord, Insert, Inserted, Insertion, JournalId, JournalMark,
-    Piece,
+    Add, Added, EndRequest, Error, IdempotencyRecord, Insert, Inserted, Insertion, JournalId,
+    JournalMark, Piece,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, NewJob};
@@ -37,6 +37,7 @@ pub(crate) async fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Inser
             true => answers.push(insert_cancelled(tx, &run[0]).await?),
         }
     }
+    check_pieces(tx, &insert.jobs, &answers).await?;
     Ok(Insertion::Done(answers))
 }
 
@@ -84,7 +85,9 @@ pub(crate) async fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
         }
     };
     let (mut ids, mut moved) = (Vec::with_capacity(jobs.len()), Box::<MovedJobs>::default());
-    for (job, answer) in begun.iter().zip(enter::enter(tx, &begun).await?) {
+    let answers = enter::enter(tx, &begun).await?;
+    check_pieces(tx, &begun, &answers).await?;
+    for (job, answer) in begun.iter().zip(answers) {
         ids.push(match answer {
             Inserted::Held(holder) => holder,
             Inserted::New => {
@@ -98,6 +101,28 @@ pub(crate) async fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
         remember(tx, &IdempotencyRecord::new(tenant, key, ids.clone(), now)).await?;
     }
     Ok(Added::New { ids, moved })
+}
+
+const INCOMPLETE: &str = "
+    SELECT n.id FROM unnest($1::int8[], $2::int8[]) AS n (id, bytes)
+     WHERE n.bytes <> (SELECT coalesce(sum(octet_length(p.data)), 0) FROM piece p
+                        WHERE p.id = n.id)
+     ORDER BY n.id LIMIT 1";
+
+/// Pieces are put relaxed: a server that crashed may have lost some of them since.
+async fn check_pieces(tx: &Tx<'_>, jobs: &[NewJob], answers: &[Inserted]) -> Result<()> {
+    let has_entered = |answer| matches!(answer, &Inserted::New | &Inserted::Repeated);
+    let entered = jobs.iter().zip(answers).filter(|(_, answer)| has_entered(answer));
+    let needed = entered.filter_map(|(job, _)| Some((job.id.get(), job.pieces_needed()?)));
+    let (ids, bytes): (Vec<i64>, Vec<i64>) =
+        needed.map(|(id, bytes)| (id, i64::try_from(bytes).unwrap_or(i64::MAX))).unzip();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    match tx.query_opt(INCOMPLETE, &[&ids, &bytes]).await? {
+        None => Ok(()),
+        Some(row) => Err(Error::pieces_missing(row::job_id(row.try_get(0)?)?).into()),
+    }
 }
 
 /// Jobs in their first state, or the parent that cannot have them.

@@ -139,8 +139,19 @@ pub(crate) async fn changed(
     since: KeyRevision,
     limit: usize,
 ) -> Result<Vec<(KeyRevision, Key)>> {
-    let rows = tx.query(CHANGED, &[&since.0, &(limit as i64)]).await?;
-    rows.iter().map(|row| Ok((KeyRevision(row.try_get(9)?), key(row)?))).collect()
+    let (mut changed, mut after) = (Vec::new(), since.0);
+    while changed.len() < limit {
+        let room = (limit - changed.len()) as i64;
+        let rows = tx.query(CHANGED, &[&after, &room]).await?;
+        let Some(last) = rows.last() else { break };
+        after = last.try_get(9)?;
+        for row in &rows {
+            let (id, revision): (&str, i64) = (row.try_get(0)?, row.try_get(9)?);
+            let undamaged = row::unless_row_damaged(&id, key(row))?;
+            changed.extend(undamaged.map(|key| (KeyRevision(revision), key)));
+        }
+    }
+    Ok(changed)
 }
 
 /// Without a tenant, all keys are meant.

@@ -10,7 +10,8 @@
 //! | `contract` | the traits of the store; passes each call to its module |
 //! | `open`, `migration` | whether the database is fit, its layout |
 //! | `connect`, `url`, `tls` | how the server is reached |
-//! | `connection` | connections in a pool, and how transactions begin |
+//! | `connection` | one connection, and its statements |
+//! | `pool` | a bounded number of connections, and how transactions begin |
 //! | `tx` | one transaction, and what it announces |
 //! | `clock` | the store's time, and what follows when the server's clock is set |
 //! | `listen` | hints between daemons |
@@ -63,6 +64,7 @@ mod lease;
 mod listen;
 mod migration;
 mod open;
+mod pool;
 mod put;
 mod queue;
 mod read;
@@ -88,22 +90,28 @@ mod withheld;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::time::sleep;
 use windlass_core::store::{Durability, Error};
 
 pub use crate::open::{OnCommit, Options};
 
 use crate::clock::ServerClock;
-use crate::connection::{Mode, Pool};
 use crate::error::{Failure, Result};
 use crate::listen::Hints;
+use crate::pool::{Mode, Pool};
 use crate::tx::Tx;
 use crate::upkeep::{Chores, Upkeep};
 
 /// Times that a transaction is run because it lost against others. Deadlocks are rare: transactions
 /// lock rows in the same order.
-const TRIES_MAX: usize = 20;
+const TRIES_MAX: u32 = 20;
+/// The first tries follow each other at once. Then others hold on to what a transaction needs, and
+/// it pauses, twice as long each time.
+const TRIES_AT_ONCE: u32 = 2;
+const TRY_PAUSE_MIN: Duration = Duration::from_millis(1);
+const TRY_PAUSE_MAX: Duration = Duration::from_millis(64);
 /// Times that a claim or take is repeated because due jobs were not ready yet, or jobs that must
 /// not be claimed were in the way.
 const PROMOTIONS_MAX: usize = 1000;
@@ -111,6 +119,8 @@ const PROMOTIONS_MAX: usize = 1000;
 /// The store. Its calls need a Tokio runtime; dropping it without `close` loses nothing.
 pub struct PostgresStore {
     inner: Arc<Inner>,
+    /// The same with a place of its own, for the beat.
+    beat: Inner,
     /// Ends with the store.
     _upkeep: Upkeep,
 }
@@ -118,10 +128,10 @@ pub struct PostgresStore {
 /// What the calls of a store share with its upkeep.
 struct Inner {
     pool: Pool,
-    clock: ServerClock,
-    hints: Hints,
+    clock: Arc<ServerClock>,
+    hints: Arc<Hints>,
     on_commit: Option<OnCommit>,
-    chores: Chores,
+    chores: Arc<Chores>,
     /// For messages: the server and the database.
     server: String,
 }
@@ -130,6 +140,18 @@ struct Inner {
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 impl Inner {
+    /// The same store with a place of its own.
+    fn for_beat(&self) -> Inner {
+        Inner {
+            pool: self.pool.with_own_place(),
+            clock: self.clock.clone(),
+            hints: self.hints.clone(),
+            on_commit: self.on_commit.clone(),
+            chores: self.chores.clone(),
+            server: self.server.clone(),
+        }
+    }
+
     /// Runs a transaction that changes something; again, if it lost against another one.
     async fn write<'s, T, F>(
         &'s self,
@@ -140,12 +162,13 @@ impl Inner {
         T: Send,
         F: for<'a> Fn(&'a mut Tx<'s>) -> Work<'a, T> + Send + Sync,
     {
-        let mut tries_left = TRIES_MAX;
+        let mut tries = 0;
         loop {
-            tries_left -= 1;
+            tries += 1;
             match self.pool.unless_moved(self.try_write(durability, &work)).await {
-                Err(failure) if failure.is_passing_clash() && tries_left > 0 => {
+                Err(failure) if failure.is_passing_clash() && tries < TRIES_MAX => {
                     tracing::debug!(?failure, "a transaction runs again");
+                    sleep(pause_after(tries)).await;
                 }
                 done => return done.map_err(|failure| self.translated(failure)),
             }
@@ -223,5 +246,26 @@ impl Inner {
 
     fn translated(&self, failure: Failure) -> Error {
         failure.translate(&self.server)
+    }
+}
+
+/// The pause after so many tries of a transaction.
+fn pause_after(tries: u32) -> Duration {
+    match tries.checked_sub(TRIES_AT_ONCE) {
+        None | Some(0) => Duration::ZERO,
+        Some(late) => (TRY_PAUSE_MIN * 2_u32.pow(late - 1)).min(TRY_PAUSE_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_that_keeps_losing_pauses_longer_and_longer_up_to_a_bound() {
+        let pauses: Vec<u128> =
+            (1..TRIES_MAX).map(|tries| pause_after(tries).as_millis()).collect();
+        assert_eq!(pauses[..6], [0, 0, 1, 2, 4, 8]);
+        assert!(pauses.is_sorted() && pauses.last() == Some(&TRY_PAUSE_MAX.as_millis()));
     }
 }

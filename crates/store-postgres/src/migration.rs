@@ -1,8 +1,9 @@
 //! The layout of the schema, in numbered steps that only go forward. The table `layout` has the
 //! number of applied steps, and marks the schema as ours.
 
-use crate::connection::{Session, quoted};
+use crate::connection::Session;
 use crate::error::{Failure, Result};
+use crate::pool::quoted;
 
 /// Step number n (from 1) leads to version n.
 const STEPS: [&str; 1] = [include_str!("../sql/001_initial.sql")];

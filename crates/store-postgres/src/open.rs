@@ -8,10 +8,11 @@ use windlass_core::time::{Clock, SystemClock};
 
 use crate::clock::ServerClock;
 use crate::connect::Connector;
-use crate::connection::{Pool, Session};
+use crate::connection::Session;
 use crate::error::{Failure, Result};
 use crate::listen::Hints;
 use crate::migration;
+use crate::pool::Pool;
 use crate::upkeep::{Chores, Upkeep};
 use crate::{Inner, PostgresStore};
 
@@ -22,7 +23,8 @@ pub struct Options {
     pub url: String,
     /// The schema of the store; created if missing. One database can hold several stores.
     pub schema: String,
-    /// Transactions that run at the same time, each on its own connection; at least one.
+    /// Transactions that run at the same time, each on its own connection; at least one. The beat
+    /// has one more.
     pub connections: usize,
     /// How long a call waits for a connection before it is `Unavailable`.
     pub patience: Duration,
@@ -74,12 +76,14 @@ impl PostgresStore {
         let server = connector.name().to_owned();
         let synced = prepare(&connector, &options.schema).await;
         let synced = synced.map_err(|failure| failure.translate(&server))?;
-        let hints = Hints::start(connector.clone(), &options);
-        let clock = ServerClock::new(options.clock.clone());
-        let (chores, on_commit) = (Chores::new(options.passed_max), options.on_commit.clone());
+        let hints = Arc::new(Hints::start(connector.clone(), &options));
+        let clock = Arc::new(ServerClock::new(options.clock.clone()));
+        let chores = Arc::new(Chores::new(options.passed_max));
+        let on_commit = options.on_commit.clone();
         let pool = Pool::new(connector, options, synced);
         let inner = Arc::new(Inner { pool, clock, hints, on_commit, chores, server });
-        let store = PostgresStore { _upkeep: Upkeep::start(&inner), inner };
+        let (beat, _upkeep) = (inner.for_beat(), Upkeep::start(&inner));
+        let store = PostgresStore { inner, beat, _upkeep };
         // Reads the clock of the server for the first time: from now on, its steps are seen.
         store.ping().await?;
         Ok(store)
@@ -111,10 +115,15 @@ fn check_schema(schema: &str) -> std::result::Result<(), Error> {
 async fn check_server(session: &Session, server: &str) -> Result<&'static str> {
     const ASK: &str = "
         SELECT current_setting('server_version_num')::int4, current_setting('server_version'),
-               current_setting('server_encoding'), current_setting('synchronous_commit')";
+               current_setting('server_encoding'), current_setting('synchronous_commit'),
+               current_setting('fsync')";
     let row = session.query_one(ASK, &[]).await?;
     if let Some(why) = unfit(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?) {
         return Err(Failure::conflict(format!("{server}: {why}")));
+    }
+    if row.try_get::<_, &str>(4)? == "off" {
+        let server = tracing::field::display(server);
+        tracing::warn!(server, "fsync is off: accepted jobs do not survive a power cut there");
     }
     // Never weaker than what the operator has configured, and never weaker than a synced commit.
     Ok(match row.try_get(3)? {

@@ -5,6 +5,7 @@
 //! not lock it; see `queue`.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::time::Duration;
 
 use tokio_postgres::Row;
@@ -122,6 +123,17 @@ pub(crate) fn unless_damaged<T>(id: i64, read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(failure) if failure.is_of_one_row() => {
             tracing::error!(job = id, ?failure, "skipping a job whose row is damaged");
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
+/// The same for a row of another table, which is named by what it has.
+pub(crate) fn unless_row_damaged<T>(name: &dyn Debug, read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(failure) if failure.is_of_one_row() => {
+            tracing::error!(?name, ?failure, "skipping a row that is damaged");
             Ok(None)
         }
         read => read.map(Some),

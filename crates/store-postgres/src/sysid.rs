@@ -18,7 +18,7 @@ pub(crate) async fn reserve(tx: &mut Tx<'_>, reserve: &SysidReserve) -> Result<S
     let now = tx.now;
     let sysid = match reserve.wanted {
         Some(wanted) if is_free(tx, wanted).await? => wanted,
-        Some(wanted) => return Err(Failure::conflict(format!("sysid {wanted} is taken"))),
+        Some(wanted) => return Err(taken(wanted)),
         None => freest(tx).await?.ok_or_else(|| {
             Failure::conflict(format!("all {SYSID_MAX} sysids of this store are taken"))
         })?,
@@ -30,11 +30,16 @@ pub(crate) async fn reserve(tx: &mut Tx<'_>, reserve: &SysidReserve) -> Result<S
         UPDATE lease l SET expires_at = s.expires_at FROM sysid s
          WHERE l.owner = $1 AND l.expires_at IS NULL AND s.sysid = l.owner AND s.boot = l.boot";
     tx.execute(end, &[&number]).await?;
+    // A late beat of its owner may have renewed it meanwhile.
     let take = "
-        INSERT INTO sysid (sysid, boot, expires_at, released) VALUES ($1, $2, $3, false)
+        INSERT INTO sysid AS s (sysid, boot, expires_at, released) VALUES ($1, $2, $3, false)
         ON CONFLICT (sysid) DO UPDATE
-           SET boot = excluded.boot, expires_at = excluded.expires_at, released = false";
-    tx.execute(take, &[&number, &boot.0, &(now + reserve.lease).ms()]).await?;
+           SET boot = excluded.boot, expires_at = excluded.expires_at, released = false
+         WHERE s.released OR s.expires_at <= $4";
+    let until = now + reserve.lease;
+    if tx.execute(take, &[&number, &boot.0, &until.ms(), &now.ms()]).await? == 0 {
+        return Err(reserve.wanted.map_or(Failure::Moved, taken));
+    }
     daemon::forget_old(tx).await?;
     Ok(SysidGrant { sysid, boot })
 }
@@ -120,6 +125,10 @@ async fn freest(tx: &Tx<'_>) -> Result<Option<Sysid>> {
         None => tx.query_opt(OLDEST, &[&tx.now.ms()]).await?,
     };
     found.map(|row| row::sysid(row.try_get(0)?)).transpose()
+}
+
+fn taken(sysid: Sysid) -> Failure {
+    Failure::conflict(format!("sysid {sysid} is taken"))
 }
 
 fn not_yours(sysid: Sysid) -> Failure {

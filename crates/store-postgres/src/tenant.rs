@@ -1,6 +1,7 @@
 //! Settings of tenants. Changes run one after the other: each first locks the row of their
 //! revision, so that revisions are committed in order and the count is exact.
 
+use tokio_postgres::Row;
 use windlass_core::limit::TENANT_SETTINGS_MAX;
 use windlass_core::name::Tenant;
 use windlass_core::record;
@@ -8,6 +9,7 @@ use windlass_core::store::TenantRevision;
 use windlass_core::tenant::TenantSettings;
 
 use crate::error::{Failure, Result};
+use crate::row;
 use crate::tx::Tx;
 use crate::waiting;
 
@@ -47,13 +49,24 @@ pub(crate) async fn changed(
     since: TenantRevision,
     limit: usize,
 ) -> Result<Vec<(TenantRevision, Tenant, TenantSettings)>> {
-    let mut changed = Vec::new();
-    for row in tx.query(CHANGED, &[&since.0, &(limit as i64)]).await? {
-        let name: &str = row.try_get(1)?;
-        let tenant = Tenant::new(name).map_err(|_| corrupt(name))?;
-        changed.push((TenantRevision(row.try_get(0)?), tenant, settings(name, row.try_get(2)?)?));
+    let (mut changed, mut after) = (Vec::new(), since.0);
+    while changed.len() < limit {
+        let room = (limit - changed.len()) as i64;
+        let rows = tx.query(CHANGED, &[&after, &room]).await?;
+        let Some(last) = rows.last() else { break };
+        after = last.try_get(0)?;
+        for row in &rows {
+            let name: &str = row.try_get(1)?;
+            changed.extend(row::unless_row_damaged(&name, one_changed(row))?);
+        }
     }
     Ok(changed)
+}
+
+fn one_changed(row: &Row) -> Result<(TenantRevision, Tenant, TenantSettings)> {
+    let name: &str = row.try_get(1)?;
+    let tenant = Tenant::new(name).map_err(|_| corrupt(name))?;
+    Ok((TenantRevision(row.try_get(0)?), tenant, settings(name, row.try_get(2)?)?))
 }
 
 fn settings(tenant: &str, text: &str) -> Result<TenantSettings> {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::join;
 use windlass_core::State;
@@ -15,9 +16,10 @@ use windlass_core::time::Timestamp;
 
 use crate::Inner;
 use crate::clock::Step;
-use crate::connection::{Mode, Pooled, Sent, Session, Value};
+use crate::connection::{Sent, Session, Value};
 use crate::error::{Failure, Result};
 use crate::front::Passed;
+use crate::pool::{Mode, Pooled};
 use crate::queue::QueueKey;
 use crate::type_row;
 
@@ -49,8 +51,10 @@ pub(crate) struct Tx<'s> {
     freed: BTreeSet<i32>,
     /// It changed the handler, the settings or the suspension of a type.
     changes_type: bool,
-    /// It has announced something already.
+    /// It has made jobs ready, and has announced that already.
     announced: bool,
+    /// What it announced gave a type a new revision.
+    raised: Arc<AtomicBool>,
     /// The first places where it added jobs, by type and rank.
     lows: BTreeMap<(i32, i32), Place>,
     /// How many more finished, failed and cancelled jobs each type has.
@@ -85,6 +89,7 @@ impl<'s> Tx<'s> {
             freed: BTreeSet::new(),
             changes_type: false,
             announced: false,
+            raised: Arc::default(),
             lows: BTreeMap::new(),
             ended: BTreeMap::new(),
             passed: Passed::default(),
@@ -177,7 +182,15 @@ impl<'s> Tx<'s> {
         self.freed.insert(type_id);
     }
 
-    /// The handler, settings or suspension of a type changed: it gets a new revision.
+    /// Called before the row of a type is locked whose revision will be raised: everywhere, this
+    /// lock comes first.
+    pub(crate) async fn will_raise(&self) -> Result<()> {
+        self.execute("SELECT pg_advisory_xact_lock_shared(lock_class(), 0)", &[]).await?;
+        Ok(())
+    }
+
+    /// The handler, settings or suspension of a type changed: it gets a new revision. `will_raise`
+    /// was called.
     pub(crate) async fn type_changed(&mut self, type_id: i32) -> Result<()> {
         self.execute("SELECT raise_revision($1)", &[&vec![type_id]]).await?;
         self.changes_type = true;
@@ -196,9 +209,12 @@ impl<'s> Tx<'s> {
         let times: Vec<i64> = lows.values().map(|place| place.0).collect();
         let ties: Vec<i64> = lows.values().map(|place| place.1).collect();
         let ids: Vec<i64> = lows.values().map(|place| place.2).collect();
-        self.announced |= !ready.is_empty() || !freed.is_empty();
+        self.announced |= !ready.is_empty();
         let announce = "SELECT announce($1, $2, $3, $4, $5, $6, $7)";
-        self.later(announce, values![ready, freed, types, ranks, times, ties, ids]).await
+        let values = values![ready, freed, types, ranks, times, ties, ids];
+        let sent = self.session.send_asking(announce, values, self.raised.clone()).await?;
+        lock(&self.sent).push(sent);
+        Ok(())
     }
 
     /// Adds what was counted. Nothing is updated: other transactions of the type need not wait.
@@ -217,7 +233,6 @@ impl<'s> Tx<'s> {
     /// Commits, and returns whether other daemons have something to look for.
     pub(crate) async fn commit(&mut self) -> Result<bool> {
         self.announce().await?;
-        let news = self.changes_type || self.announced;
         self.add_counts().await?;
         let sent = self.take_sent();
         let end = async {
@@ -232,7 +247,7 @@ impl<'s> Tx<'s> {
         let (ended, failed) = join(end, first_failure(sent)).await;
         match failed {
             Some(failure) => Err(failure),
-            None => ended.map(|()| news),
+            None => ended.map(|()| self.has_news()),
         }
     }
 
@@ -242,6 +257,12 @@ impl<'s> Tx<'s> {
         let first = first_failure(self.take_sent()).await;
         self.roll_back().await;
         first.unwrap_or(failure)
+    }
+
+    /// Whether others have something to look for, once all answers are there. Places that became
+    /// free matter only for a type with a limit.
+    fn has_news(&self) -> bool {
+        self.changes_type || self.announced || self.raised.load(Ordering::Relaxed)
     }
 
     fn take_sent(&self) -> Vec<Sent> {

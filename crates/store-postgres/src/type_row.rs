@@ -47,6 +47,7 @@ pub(crate) fn columns(keys: &[TypeKey]) -> (Vec<&str>, Vec<&str>) {
 }
 
 pub(crate) async fn suspend(tx: &mut Tx<'_>, key: &TypeKey, suspended: bool) -> Result<()> {
+    tx.will_raise().await?;
     let id = tx.ensure_type(key).await?;
     tx.execute("UPDATE type SET suspended = $2 WHERE id = $1", &[&id, &suspended]).await?;
     tx.type_changed(id).await
@@ -57,6 +58,7 @@ pub(crate) async fn settings_put(
     key: &TypeKey,
     settings: &TypeSettings,
 ) -> Result<()> {
+    tx.will_raise().await?;
     let id = tx.ensure_type(key).await?;
     let most = settings.concurrency.map(|most| i32::try_from(most).unwrap_or(i32::MAX));
     let before = "SELECT rate, spent FROM type WHERE id = $1 FOR NO KEY UPDATE";

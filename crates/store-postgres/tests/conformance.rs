@@ -5,6 +5,8 @@
 
 mod common;
 mod front;
+mod lock;
+mod machine;
 
 use std::sync::{Arc, Mutex, Weak};
 

@@ -4,13 +4,18 @@
 #![allow(clippy::unwrap_used)]
 
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use windlass_core::Store;
-use windlass_core::store::Error;
+use windlass_core::TypeKey;
+use windlass_core::store::prelude::*;
+use windlass_core::store::{Error, SysidRenew, SysidReserve};
 use windlass_store_postgres::{Options, PostgresStore};
+use windlass_test_kit::log::Logged;
 use windlass_test_kit::port::free_port;
-use windlass_test_kit::wait::until;
+use windlass_test_kit::wait::{in_time, until};
 use windlass_test_servers::{Database, Kind, Server, postgres};
 
 async fn refusal(options: Options) -> Error {
@@ -184,20 +189,72 @@ async fn a_host_that_stands_still_does_not_hide_the_next_one() {
     store.flush().await.unwrap();
 }
 
-/// The server commits locally when such a wait is cancelled, and reports success with a warning.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_no_standby_confirmed_is_not_acknowledged() {
-    let server = Server::start(Kind::Postgres);
-    let store = PostgresStore::open(Options::new(server.url("postgres"))).await.unwrap();
+/// From now on, no synced commit is confirmed.
+fn require_a_missing_standby(server: &Server) {
     let require = "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (nobody)'";
     server.sql("postgres", require);
     server.sql("postgres", "SELECT pg_reload_conf()");
+}
+
+/// The server commits locally when such a wait is cancelled, and reports success with a warning,
+/// also to a user who wants none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_no_standby_confirmed_is_not_acknowledged() {
+    let server = Server::start(Kind::Postgres);
+    server.sql("postgres", "ALTER USER windlass SET client_min_messages = error");
+    let store = PostgresStore::open(Options::new(server.url("postgres"))).await.unwrap();
+    require_a_missing_standby(&server);
     let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
                   WHERE wait_event = 'SyncRep' AND application_name = 'windlass'";
     let flushed = tokio::spawn(async move { store.flush().await });
     until("a commit waits", || server.sql("postgres", cancel).trim() == "1");
     let told = flushed.await.unwrap();
     assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
+}
+
+/// How many commits wait for a standby.
+fn commits_waiting(server: &Server) -> usize {
+    let count = "SELECT count(*) FROM pg_stat_activity
+                  WHERE wait_event = 'SyncRep' AND application_name = 'windlass'";
+    server.sql("postgres", count).trim().parse().unwrap()
+}
+
+/// The server does not notice that the callers have gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn abandoned_commits_take_no_more_connections_and_leave_some_to_others() {
+    const CALLS: usize = 12;
+    let server = Server::start(Kind::Postgres);
+    let (connections, patience) = (4, Duration::from_millis(300));
+    let options = Options { connections, patience, ..Options::new(server.url("postgres")) };
+    let store = Arc::new(PostgresStore::open(options).await.unwrap());
+    let lease = Duration::from_secs(600);
+    let grant = store.sysid_reserve(SysidReserve { wanted: None, lease }).await.unwrap();
+    require_a_missing_standby(&server);
+    for call in 1..=CALLS {
+        let flushing = tokio::spawn({
+            let store = store.clone();
+            let key = TypeKey::new("acme", &format!("t{call}")).unwrap();
+            async move { store.type_suspend(&key, true).await }
+        });
+        until("it waits for a standby or is refused", || {
+            flushing.is_finished() || commits_waiting(&server) == call
+        });
+        flushing.abort();
+    }
+    assert_eq!(commits_waiting(&server), 2, "the other two places are for calls that are answered");
+    assert!(matches!(store.flush().await, Err(Error::Unavailable(_))));
+    store.ping().await.unwrap();
+    let renew = SysidRenew { grant, lease, id_newest: None, report: None };
+    store.sysid_renew(renew).await.unwrap();
+    in_time("it does not wait for abandoned calls", store.close()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_sync_is_warned_of() {
+    let (database, logged) = (database(), Logged::start());
+    drop(PostgresStore::open(Options::new(database.url())).await.unwrap());
+    let setting = database.sql("SHOW fsync");
+    assert_eq!(logged.lines("fsync is off").len(), usize::from(setting.trim() == "off"));
 }
 
 /// Its connections stay open: nothing else shows that it is gone.

@@ -10,7 +10,8 @@ use windlass_core::family::{self, Unfit};
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, REPEATED_RETENTION};
 use windlass_core::name::Tenant;
 use windlass_core::store::{
-    Add, Added, EndRequest, IdempotencyRecord, Insert, Inserted, Insertion, JournalId, JournalMark,
+    Add, Added, EndRequest, Error, IdempotencyRecord, Insert, Inserted, Insertion, JournalId,
+    JournalMark,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, NewJob, Payload, State, TypeName};
@@ -51,10 +52,14 @@ pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Insertion> 
     }
     let mut answers = Vec::with_capacity(insert.jobs.len());
     for job in &insert.jobs {
-        answers.push(match repeats.contains(&job.id) {
+        let inserted = match repeats.contains(&job.id) {
             false => insert_one(tx, job)?,
             true => insert_cancelled(tx, job)?,
-        });
+        };
+        if matches!(inserted, Inserted::New | Inserted::Repeated) {
+            check_pieces(tx.conn, job)?;
+        }
+        answers.push(inserted);
     }
     Ok(Insertion::Done(answers))
 }
@@ -80,6 +85,7 @@ pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
         ids.push(match insert_one(tx, &job)? {
             Inserted::Held(holder) => holder,
             Inserted::New => {
+                check_pieces(tx.conn, &job)?;
                 moved.note_entered(&job, now);
                 job.id
             }
@@ -222,6 +228,17 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
         Aside { id, type_id, state, parent: new.parent, parts }.write(conn, 0)?;
     }
     Ok(added == 1)
+}
+
+/// The file may have lost pieces that were put before a power cut.
+fn check_pieces(conn: &Connection, new: &NewJob) -> Result<()> {
+    let sum = "SELECT coalesce(sum(length(data)), 0) FROM piece WHERE id = ?1";
+    let Some(needed) = new.pieces_needed() else { return Ok(()) };
+    let found: i64 = conn.prepare_cached(sum)?.query_row([new.id.get()], |row| row.get(0))?;
+    match found as u64 == needed {
+        true => Ok(()),
+        false => Err(Error::pieces_missing(new.id).into()),
+    }
 }
 
 /// Where a payload is stored: in the job's row, in the table `payload`, or in pieces.

@@ -8,6 +8,7 @@ use windlass_core::store::{Error, KeyReplacement, KeyRevision, KeyRotate};
 use windlass_core::time::Timestamp;
 
 use crate::error::{Failure, Result};
+use crate::row;
 use crate::tx::Tx;
 
 macro_rules! select {
@@ -130,7 +131,7 @@ pub(crate) fn touch(tx: &mut Tx<'_>, ids: &[KeyId]) -> Result<()> {
     Ok(())
 }
 
-const CHANGED: &str = select!("WHERE rev > ?1 ORDER BY rev LIMIT ?2");
+const CHANGED: &str = select!("WHERE rev > ?1 ORDER BY rev");
 
 pub(crate) fn changed(
     conn: &Connection,
@@ -138,12 +139,19 @@ pub(crate) fn changed(
     limit: usize,
 ) -> Result<Vec<(KeyRevision, Key)>> {
     let mut find = conn.prepare_cached(CHANGED)?;
-    let mut rows = find.query([since.0, limit as i64])?;
+    let mut rows = find.query([since.0])?;
     let mut changed = Vec::new();
-    while let Some(row) = rows.next()? {
-        changed.push((KeyRevision(row.get(9)?), key(row)?));
+    while changed.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let id = row.get_ref(0)?.as_str();
+        changed.extend(row::unless_row_damaged(&id, one_changed(row))?);
     }
     Ok(changed)
+}
+
+fn one_changed(row: &Row<'_>) -> Result<(KeyRevision, Key)> {
+    Ok((KeyRevision(row.get(9)?), key(row)?))
 }
 
 /// Without a tenant, all keys are meant.

@@ -1,7 +1,7 @@
 //! Settings of tenants.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::limit::TENANT_SETTINGS_MAX;
 use windlass_core::name::Tenant;
 use windlass_core::record;
@@ -10,6 +10,7 @@ use windlass_core::tenant::TenantSettings;
 
 use crate::SqliteStore;
 use crate::error::{Failure, Result};
+use crate::row;
 use crate::tx::Tx;
 
 type Answer<T> = std::result::Result<T, Error>;
@@ -65,18 +66,25 @@ fn get(conn: &Connection, tenant: &Tenant) -> Result<TenantSettings> {
     text.map_or_else(|| Ok(TenantSettings::default()), |text| settings(tenant.as_str(), &text))
 }
 
-const CHANGED: &str = "SELECT rev, name, settings FROM tenant WHERE rev > ?1 ORDER BY rev LIMIT ?2";
+const CHANGED: &str = "SELECT rev, name, settings FROM tenant WHERE rev > ?1 ORDER BY rev";
 
 fn changed(conn: &Connection, since: TenantRevision, limit: usize) -> Result<Vec<Changed>> {
     let mut find = conn.prepare_cached(CHANGED)?;
-    let mut rows = find.query([since.0, limit as i64])?;
+    let mut rows = find.query([since.0])?;
     let mut changed = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (name, text): (String, String) = (row.get(1)?, row.get(2)?);
-        let tenant = Tenant::new(&name).map_err(|_| corrupt(&name))?;
-        changed.push((TenantRevision(row.get(0)?), tenant, settings(&name, &text)?));
+    while changed.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let name = row.get_ref(1)?.as_str();
+        changed.extend(row::unless_row_damaged(&name, one_changed(row))?);
     }
     Ok(changed)
+}
+
+fn one_changed(row: &Row<'_>) -> Result<Changed> {
+    let (name, text): (String, String) = (row.get(1)?, row.get(2)?);
+    let tenant = Tenant::new(&name).map_err(|_| corrupt(&name))?;
+    Ok((TenantRevision(row.get(0)?), tenant, settings(&name, &text)?))
 }
 
 fn settings(tenant: &str, text: &str) -> Result<TenantSettings> {

@@ -16,17 +16,19 @@ use tempfile::TempDir;
 use windlass_core::edit::{FullJob, Names, Put, Take, TakeDecision};
 use windlass_core::handler::{HandlerOptions, HandlerSpec};
 use windlass_core::job::Token;
+use windlass_core::key::{KeyDigest, NewKey, Owner, Role};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{
     ChangedLook, Claim, Claimed, Durability, EndRequest, Error, GiveUp, Hold, IdempotencyKey,
-    IdempotencyRecord, Insert, Inserted, Insertion, List, NamedLook, Overdue, Pick, Requeue,
-    Revision, Settled, Settlement, SysidReserve, WaitingType,
+    IdempotencyRecord, Insert, Inserted, Insertion, KeyRevision, List, NamedLook, Overdue, Pick,
+    Requeue, Revision, Settled, Settlement, SysidReserve, TenantRevision, WaitingType,
 };
 use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{
-    Job, Lang, Lease, Log, NewJob, Payload, State, Status, Sysid, TypeKey, TypeSettings,
+    Job, Lang, Lease, Log, NewJob, Payload, State, Status, Sysid, Tenant, TenantSettings, TypeKey,
+    TypeSettings,
 };
 use windlass_store_sqlite::{Options, SqliteStore};
 
@@ -488,6 +490,38 @@ async fn other_types_are_reported_beside_a_damaged_one() {
     of.store.handler_put(id(109), &key, spec).await.unwrap();
     let page = of.store.type_next(vec![(tenant(), None)], 2).await.unwrap();
     assert_eq!(names(&page), ["acme/other", "acme/u"], "a damaged type leaves no gap in a page");
+}
+
+/// Daemons read them all when they start.
+#[tokio::test]
+async fn settings_and_keys_are_read_beside_damaged_ones() {
+    let of = Damaged::new();
+    let settings = TenantSettings { weight: Some(2), ..TenantSettings::default() };
+    let owner = |name: &str| Owner { role: Role::Admin, tenant: None, name: name.into() };
+    for (number, name) in (0..).zip(["a", "b", "c"]) {
+        let tenant = Tenant::new(name).unwrap();
+        of.store.tenant_settings_put(&tenant, settings.clone()).await.unwrap();
+        let (id, digest) = (format!("{number:016x}").parse().unwrap(), KeyDigest([number; 32]));
+        of.store.key_put(NewKey { id, digest, owner: owner(name), lifetime: None }).await.unwrap();
+    }
+    let damages = [
+        ("tenant", "settings = 'nonsense'"),
+        ("tenant", "settings = X'00'"),
+        ("api_key", "role = 'king'"),
+        ("api_key", "created_at = 'never'"),
+    ];
+    let damaged = Connection::open(&of.path).unwrap();
+    for (table, damage) in damages {
+        let sql = format!("UPDATE {table} SET {damage} WHERE name = 'b'");
+        damaged.execute(&sql, []).unwrap();
+        let changed = of.store.tenant_settings_changed(TenantRevision(0), 2).await.unwrap();
+        let tenants: Vec<&str> = changed.iter().map(|(_, tenant, _)| tenant.as_str()).collect();
+        assert_eq!(tenants, ["a", "c"], "{damage}");
+        let changed = of.store.key_changed(KeyRevision(0), 2).await.unwrap();
+        let names: Vec<&str> = changed.iter().map(|(_, key)| key.owner.name.as_str()).collect();
+        let expected = if table == "api_key" { ["a", "c"] } else { ["a", "b"] };
+        assert_eq!(names, expected, "{damage}");
+    }
 }
 
 /// Its jobs are in the journal, with others behind them.

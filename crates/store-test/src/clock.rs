@@ -9,6 +9,7 @@ use windlass_core::store::{Hold, Piece, SysidGrant, SysidRenew, SysidReserve};
 use windlass_core::{Extra, NewJob, Timestamp};
 
 use crate::Harness;
+use crate::daemon::report;
 use crate::fixture::{
     LEASE, NOW, Subject, after, again, claim_of, id, job, job_of, lease_ref, numbers, pick,
     settlement, sysid,
@@ -16,8 +17,8 @@ use crate::fixture::{
 
 const HOUR: u64 = 3600;
 
-/// The clock before and after it is set.
-const STEPS: [(u64, u64); 2] = [(HOUR, 0), (0, HOUR)];
+/// The clock before and after it is set: by more than a lease and by less.
+const STEPS: [(u64, u64); 4] = [(HOUR, 0), (0, HOUR), (9, 0), (0, 9)];
 
 /// Sets the wall clock; a write makes the store notice it.
 async fn set(store: &Subject, to: Timestamp) {
@@ -88,6 +89,9 @@ pub async fn a_daemons_number_and_its_leases_last_as_long_as_they_were_to(harnes
         store.set_clock(after(before));
         let reserve = SysidReserve { wanted: Some(sysid(7)), lease: LEASE };
         let grant: SysidGrant = store.sysid_reserve(reserve).await.unwrap();
+        let report = Some(report(7, 0, 0));
+        let beat = SysidRenew { grant, lease: LEASE, id_newest: None, report };
+        store.sysid_renew(beat).await.unwrap();
         let mut claim = claim_of(vec![pick("t", 1)]);
         claim.hold = Hold::Beat(grant.boot);
         store.job_claim(claim).await.unwrap();

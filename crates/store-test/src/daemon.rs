@@ -23,7 +23,7 @@ fn journal_of(place: i64, number: u16) -> i64 {
 }
 
 /// With `jobs` in its journal that are not in the store, the newest of them with this id.
-fn report(of: i64, jobs: u64, newest: i64) -> DaemonReport {
+pub(crate) fn report(of: i64, jobs: u64, newest: i64) -> DaemonReport {
     let newest = (jobs > 0).then(|| id(newest));
     DaemonReport {
         journal: journal(of),

@@ -579,6 +579,8 @@ suite! { $
         a_synced_change_keeps_all_that_came_before_it
         a_forgotten_ingest_comes_again_with_its_mark_and_its_keys
         a_synced_ingest_stays_with_its_mark_its_keys_and_its_pieces
+        no_job_enters_without_pieces_that_were_forgotten
+        a_job_that_had_expired_at_once_enters_without_its_pieces
         the_token_of_a_forgotten_claim_is_worth_nothing
         a_daemon_learns_that_its_claim_was_forgotten
         a_forgotten_settlement_can_be_repeated

@@ -8,7 +8,7 @@ use windlass_core::edit::Ask;
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::{Boot, Progress};
 use windlass_core::store::{
-    Changed, Claim, Durability, Error, Hold, IdempotencyRecord, Insert, Inserted, Insertion,
+    Add, Changed, Claim, Durability, Error, Hold, IdempotencyRecord, Insert, Inserted, Insertion,
     JournalMark, Piece, Requeue, Settled, Settlement, SysidGrant, SysidRenew, SysidReserve,
 };
 use windlass_core::{Json, NewJob, Payload, State};
@@ -112,6 +112,44 @@ pub async fn a_synced_ingest_stays_with_its_mark_its_keys_and_its_pieces(harness
     let piece = store.payload_piece(id(2), 0).await.unwrap();
     assert_eq!(piece, Some(Bytes::from_static(b"piece")));
     assert_eq!(store.claim("t", 9, NOW).await.len(), 2);
+}
+
+/// Once their job is durable, nothing would bring them again.
+pub async fn no_job_enters_without_pieces_that_were_forgotten(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let large = || NewJob { payload: Payload::Pieces { bytes: 5 }, ..job(2) };
+    let refused = |error| assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+    // None of them was put; a part of them is not enough.
+    let longer = NewJob { payload: Payload::Pieces { bytes: 6 }, ..large() };
+    for (new, put) in [(large(), false), (longer, true)] {
+        if put {
+            put_piece(&store).await;
+        }
+        let jobs = vec![job(1), new];
+        let insert = Insert { jobs: jobs.clone(), ..ingest(Durability::Synced) };
+        refused(store.job_insert(insert).await.unwrap_err());
+        let add = Add { tenant: acme(), jobs, key: None };
+        refused(store.job_add(add).await.unwrap_err());
+    }
+    assert_eq!((store.find(1).await, store.find(2).await), (None, None));
+    assert_eq!(store.journal_position(journal(7)).await.unwrap(), None);
+    assert_eq!(store.idempotency_get(&acme(), "k").await.unwrap(), None);
+
+    let Some(store) = store.undone(harness).await else { return };
+    refused(store.job_insert(ingest(Durability::Synced)).await.unwrap_err());
+    put_piece(&store).await;
+    let again = store.job_insert(ingest(Durability::Synced)).await.unwrap();
+    assert_eq!(again, Insertion::Done(vec![Inserted::New; 2]));
+    assert_eq!(store.claim("t", 9, NOW).await.len(), 2);
+}
+
+/// Its payload cannot be read, so nothing can put the pieces.
+pub async fn a_job_that_had_expired_at_once_enters_without_its_pieces(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let expires_at = Some(job(1).created_at);
+    let payload = Payload::Pieces { bytes: 5 };
+    store.add([NewJob { payload, expires_at, paused: true, ..job(1) }]).await;
+    assert_eq!(store.state(1).await, State::Paused);
 }
 
 pub async fn the_token_of_a_forgotten_claim_is_worth_nothing(harness: &dyn Harness) {

@@ -46,6 +46,7 @@ impl Daemons for MemoryStore {
     }
 
     async fn boot_next(&self) -> Result<Boot, Error> {
+        self.before("boot_next").await;
         Ok(self.open()?.synced().boot_next())
     }
 
@@ -75,13 +76,14 @@ impl Inserts for MemoryStore {
             state.panics -= 1;
             panic!("as the store was told");
         }
-        self.answered(state.durable(insert.durability).job_insert(insert))
+        let inserted = state.durable(insert.durability).job_insert(insert)?;
+        self.answered(inserted)
     }
 
     async fn job_add(&self, add: Add) -> Result<Added, Error> {
         let added = self.open()?.synced().job_add(add);
         self.released(|state| state.add_answers_held).await;
-        Ok(added)
+        added
     }
 
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {

@@ -8,17 +8,19 @@ use crate::id::JobId;
 use crate::job::{Job, NewJob};
 use crate::limit::REPEATED_RETENTION;
 use crate::name::Tenant;
-use crate::store::{Add, Added, EndRequest, IdempotencyRecord, Insert, Inserted, Insertion};
+use crate::store::{Add, Added, EndRequest, Error, IdempotencyRecord, Insert, Inserted, Insertion};
 use crate::time::Timestamp;
 
 use super::{Row, State};
 
 impl State {
-    pub(super) fn job_insert(&mut self, insert: Insert) -> Insertion {
+    pub(super) fn job_insert(&mut self, insert: Insert) -> Result<Insertion, Error> {
+        let before = self.if_pieces_needed(&insert.jobs);
+        let mut missing = None;
         if let Some(mark) = insert.mark {
             let position = self.marks.get(&mark.journal).copied();
             if position != mark.from {
-                return Insertion::Behind(position);
+                return Ok(Insertion::Behind(position));
             }
             self.marks.insert(mark.journal, mark.position);
         }
@@ -32,39 +34,80 @@ impl State {
                 _ => self.remember(record),
             }
         }
-        let insert_one = |new: NewJob| match repeats.contains(&new.id) {
-            false => self.insert_one(new),
-            true => self.insert_cancelled(new),
+        let insert_one = |new: NewJob| {
+            let (id, lacks) = (new.id, self.lacks_pieces(&new));
+            let inserted = match repeats.contains(&new.id) {
+                false => self.insert_one(new),
+                true => self.insert_cancelled(new),
+            };
+            let has_entered = matches!(inserted, Inserted::New | Inserted::Repeated);
+            missing = missing.or((lacks && has_entered).then_some(id));
+            inserted
         };
-        Insertion::Done(insert.jobs.into_iter().map(insert_one).collect())
+        let inserted = insert.jobs.into_iter().map(insert_one).collect();
+        self.unless_missing(missing, before)?;
+        Ok(Insertion::Done(inserted))
     }
 
-    pub(super) fn job_add(&mut self, add: Add) -> Added {
+    /// The state to return to, if there are jobs that need pieces.
+    fn if_pieces_needed(&self, jobs: &[NewJob]) -> Option<State> {
+        jobs.iter().any(|job| job.pieces_needed().is_some()).then(|| self.clone())
+    }
+
+    fn lacks_pieces(&self, new: &NewJob) -> bool {
+        new.pieces_needed().is_some_and(|bytes| {
+            let pieces = self.pieces.range((new.id, 0)..=(new.id, u32::MAX));
+            bytes != pieces.map(|(_, piece)| piece.len() as u64).sum::<u64>()
+        })
+    }
+
+    fn unless_missing(
+        &mut self,
+        missing: Option<JobId>,
+        before: Option<State>,
+    ) -> Result<(), Error> {
+        match missing.zip(before) {
+            None => Ok(()),
+            Some((id, before)) => {
+                *self = before;
+                Err(Error::pieces_missing(id))
+            }
+        }
+    }
+
+    pub(super) fn job_add(&mut self, add: Add) -> Result<Added, Error> {
         let Add { tenant, mut jobs, key } = add;
+        let before = self.if_pieces_needed(&jobs);
+        let mut missing = None;
         let now = self.now;
         let known = key.as_ref().and_then(|key| self.idempotency_get(&tenant, &key.key));
         if let Some(record) = known {
             self.remove_pieces(&jobs);
-            return Added::Known(record);
+            return Ok(Added::Known(record));
         }
         if let Err((parent, unfit)) = self.begin_all(&mut jobs) {
             self.remove_pieces(&jobs);
-            return Added::Unfit { parent, unfit };
+            return Ok(Added::Unfit { parent, unfit });
         }
         let mut moved = Box::<MovedJobs>::default();
-        let mut enter = |new: NewJob| match self.insert_one(new.clone()) {
-            Inserted::Held(holder) => holder,
-            Inserted::New => {
-                moved.note_entered(&new, now);
-                new.id
+        let mut enter = |new: NewJob| {
+            let lacks = self.lacks_pieces(&new);
+            match self.insert_one(new.clone()) {
+                Inserted::Held(holder) => holder,
+                Inserted::New => {
+                    moved.note_entered(&new, now);
+                    missing = missing.or(lacks.then_some(new.id));
+                    new.id
+                }
+                Inserted::Duplicate | Inserted::Repeated => new.id,
             }
-            Inserted::Duplicate | Inserted::Repeated => new.id,
         };
         let ids: Vec<JobId> = jobs.into_iter().map(&mut enter).collect();
+        self.unless_missing(missing, before)?;
         if let Some(key) = key {
             self.remember(IdempotencyRecord::new(&tenant, &key, ids.clone(), now));
         }
-        Added::New { ids, moved }
+        Ok(Added::New { ids, moved })
     }
 
     /// Sets how these jobs begin; the error is the unfit parent.

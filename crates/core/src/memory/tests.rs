@@ -317,7 +317,9 @@ fn a_search_by_pattern_ends_with_its_last_type() {
 fn a_payload_is_shown_in_one_buffer_up_to_a_bound() {
     let store = MemoryStore::default();
     let shown = |number, bytes| {
-        let new = NewJob { payload: Payload::Pieces { bytes }, ..job(number) };
+        // Expired, so that it needs none of its pieces.
+        let expires_at = Some(job(number).created_at);
+        let new = NewJob { payload: Payload::Pieces { bytes }, expires_at, ..job(number) };
         let (jobs, durability) = (vec![new], Durability::Relaxed);
         ready(store.job_insert(Insert { jobs, keys: Vec::new(), mark: None, durability })).unwrap();
         ready(store.job_full(&key("t").tenant, id(number))).unwrap().expect("it was inserted")

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::edit::Refusal;
+use crate::id::JobId;
 use crate::sync::panic_text;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +30,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// The store has not got the whole payload of a job that is to enter.
+    pub fn pieces_missing(id: JobId) -> Error {
+        Error::Unavailable(format!("pieces of the payload of job {id} are missing").into())
+    }
+
     /// Runs foreign or complex code for one caller. A panic in it affects only that caller: it
     /// becomes an `Internal` that says what panicked.
     pub fn caught<T>(what: &str, work: impl FnOnce() -> T) -> Result<T, Error> {

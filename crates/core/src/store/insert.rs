@@ -25,6 +25,9 @@ pub trait Inserts: Send + Sync {
     ///
     /// The mark is compared and swapped: if the journal's position is not `JournalMark::from`,
     /// nothing changes, and the answer is `Behind` with the position.
+    ///
+    /// If a job enters without all pieces of its payload (`NewJob::pieces_needed`), nothing changes
+    /// either: `Error::Unavailable`. The store has forgotten them, and they must be put again.
     async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error>;
 
     /// Adds jobs that only the store can decide, all or none. Durable when it returns.
@@ -35,14 +38,16 @@ pub trait Inserts: Send + Sync {
     ///   has the holder's id. A job whose id exists changes nothing.
     /// - The key is stored with the ids of the answer.
     ///
-    /// Payload pieces of jobs that do not enter are removed.
+    /// Payload pieces of jobs that do not enter are removed. Missing pieces of one that enters are
+    /// an error, as for `job_insert`.
     async fn job_add(&self, add: Add) -> Result<Added, Error>;
 
     /// The last id of this journal that has been inserted.
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error>;
 
     /// Stores pieces of large payloads before their jobs are inserted; a repeated piece replaces
-    /// the earlier one.
+    /// the earlier one. They last as long as the job once that is durable; before, the store may
+    /// forget them.
     async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error>;
 
     /// The answer of an earlier add with this key, unless it has expired.

@@ -222,12 +222,12 @@ pub(crate) async fn daemons(
     Ok(DaemonsPage { daemons, next, now: shared.now() })
 }
 
-/// Counts all daemons of the queue; what was counted until the store did not answer.
-async fn daemon_counts(shared: &Shared) -> DaemonCounts {
+/// Counts all daemons of the queue; `None` if the store does not answer.
+async fn daemon_counts(shared: &Shared) -> Option<DaemonCounts> {
     let (mut counts, mut after) = (DaemonCounts::default(), None);
     for _ in 0..DAEMON_PAGES_MAX {
         let page = daemons(shared, after, DAEMONS_AT_ONCE);
-        let Ok(Ok(page)) = tokio::time::timeout(STATUS_PATIENCE, page).await else { break };
+        let page = tokio::time::timeout(STATUS_PATIENCE, page).await.ok()?.ok()?;
         for daemon in &page.daemons {
             match daemon.alive {
                 true => counts.alive += 1,
@@ -240,7 +240,7 @@ async fn daemon_counts(shared: &Shared) -> DaemonCounts {
             break;
         }
     }
-    counts
+    Some(counts)
 }
 
 pub(crate) async fn readiness(shared: &Shared) -> Readiness {

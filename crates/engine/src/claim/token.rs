@@ -1,5 +1,5 @@
 //! Tokens: this daemon names each of its claims. A boot number is good for many tokens; when they
-//! are used up, and with each beat, the daemon gets a new one from the store. Boot numbers grow
+//! are used up, and a few times in each lease, the daemon gets a new one from the store. They grow
 //! over all daemons. The store refuses a lease whose token is smaller than the job's last one,
 //! whether a claim, a take or an edit gives it; then the daemon gets another boot number. So the
 //! tokens of a job only grow, and an outside resource that remembers the largest token can refuse a
@@ -72,7 +72,7 @@ impl Tokens {
         }
     }
 
-    /// With each beat: the next claims get larger tokens than any daemon has used before.
+    /// A few times in each lease: the next claims get larger tokens than any daemon has used.
     pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<(), Error> {
         if self.next.lock().await.1 == 0 {
             return Ok(());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_beat_tokens_are_larger_than_those_of_others_before_it() {
+    async fn after_a_refresh_tokens_are_larger_than_those_of_others_before_it() {
         let store = MemoryStore::default();
         let ours = Tokens::new(store.boot_next().await.unwrap());
         let theirs = Tokens::new(store.boot_next().await.unwrap());

@@ -1,6 +1,7 @@
 //! House: background services that make sure that nothing is lost, stuck or kept for ever.
 
 pub(crate) mod beat;
+pub(crate) mod boot;
 pub(crate) mod clock;
 pub(crate) mod contact;
 pub(crate) mod health;

@@ -27,8 +27,8 @@
 //! - keys: a missed use is recorded with the next one, a minute later.
 //! - tenants: settings that were read and not applied are read again.
 //! - audit: entries that did not reach the store still wait.
-//! - beat, reap, purge, listen, clock: have no state to lose. Each pass starts from the store or
-//!   the clock.
+//! - beat, boot, reap, purge, listen, clock: have no state to lose. Each pass starts from the store
+//!   or the clock.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! A daemon's leases in the store and the jobs that it runs are brought into line.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use windlass_core::State;
@@ -120,4 +121,36 @@ async fn a_store_that_hangs_shows_in_the_readiness_until_it_answers_again() {
         };
         in_time("the readiness follows the store", shown).await;
     }
+}
+
+/// As on a server whose standby is missing: synced calls are not answered, and all others are.
+#[tokio::test]
+async fn beats_go_on_while_a_new_boot_number_is_waited_for() {
+    const BEATS: usize = 10;
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let (held, beats) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (waits, counted) = (held.clone(), beats.clone());
+    store.set_hook(move |call| {
+        let is_held = call == "boot_next";
+        waits.fetch_or(is_held, Ordering::SeqCst);
+        if call == "sysid_renew" && waits.load(Ordering::SeqCst) {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        async move {
+            if is_held {
+                std::future::pending::<()>().await;
+            }
+        }
+    });
+    let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+    daemon.runner.started(id).await;
+    eventually("a boot number is waited for", || held.load(Ordering::SeqCst).then_some(())).await;
+    let enough = || (beats.load(Ordering::SeqCst) >= BEATS).then_some(());
+    eventually("beats go on", enough).await;
+    assert_eq!(daemon.runner.stopped(), []);
+    daemon.runner.finish(id);
+    assert_eq!(ended(&daemon, &t, id).await, State::Finished);
 }

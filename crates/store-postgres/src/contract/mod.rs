@@ -42,5 +42,6 @@ impl Store for PostgresStore {
     async fn close(&self) {
         self.inner.hints.stop();
         self.inner.pool.close().await;
+        self.beat.pool.close().await;
     }
 }

@@ -24,7 +24,7 @@ impl Daemons for PostgresStore {
     }
 
     async fn sysid_renew(&self, renew: SysidRenew) -> Result<Timestamp, Error> {
-        self.inner.write(RELAXED, |tx| Box::pin(sysid::renew(tx, &renew))).await
+        self.beat.write(RELAXED, |tx| Box::pin(sysid::renew(tx, &renew))).await
     }
 
     async fn boot_next(&self) -> Result<Boot, Error> {
@@ -136,7 +136,7 @@ impl Claims for PostgresStore {
         after: Option<JobId>,
         limit: usize,
     ) -> Result<Vec<LeaseRef>, Error> {
-        self.inner.read(|tx| Box::pin(lease::mine(tx, owner, after, limit))).await
+        self.beat.read(|tx| Box::pin(lease::mine(tx, owner, after, limit))).await
     }
 
     async fn lease_claimed(

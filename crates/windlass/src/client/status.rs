@@ -26,13 +26,14 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
         let missing = status["layers_missing"].as_array().into_iter().flatten();
         let missing: Vec<String> = missing.map(cell).collect();
         let missing = (!missing.is_empty()).then(|| format!("missing: {}", missing.join("; ")));
-        let count = |name: &str| status["daemons"][name].as_u64().unwrap_or_default();
+        let count = |name: &str| status["daemons"][name].as_u64();
         let daemons = match (count("alive"), count("gone"), count("jobs_left")) {
-            (alive, 0, _) => alive.to_string(),
-            (alive, gone, 0) => format!("{alive}, and {gone} gone"),
-            (alive, gone, left) => {
+            (Some(alive), Some(0), _) => alive.to_string(),
+            (Some(alive), Some(gone), Some(0)) => format!("{alive}, and {gone} gone"),
+            (Some(alive), Some(gone), Some(left)) => {
                 format!("{alive}, and {gone} gone with {} in their journals", jobs(left))
             }
+            _ => "unknown: the store does not answer".into(),
         };
         let mut shown = output::pairs(&[
             ("version", cell_if_there(&status["version"])),
