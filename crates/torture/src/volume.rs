@@ -15,8 +15,8 @@ use rustix::io::Errno;
 /// Small, so that it is made and recovered quickly. mkfs.xfs refuses less than 300 MB.
 const BYTES: u64 = 512 * 1024 * 1024;
 /// Handlers' processes end when their daemon is gone, and keep the disk busy until then.
-const BUSY_TIME_MAX: Duration = Duration::from_secs(20);
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
+const BUSY_TIME_MAX: Duration = Duration::from_secs(60);
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The smallest piece of a disk that a file takes.
 const BLOCK_BYTES: u64 = 4096;
 const PROGRAMS: [&str; 4] = ["mkfs.xfs", "xfs_io", "mount", "umount"];
@@ -129,6 +129,7 @@ mod tests {
 
     use super::*;
     use crate::disk;
+    use crate::guard::Guard;
 
     #[test]
     fn it_loses_what_was_not_synced_and_is_full_when_it_should() {
@@ -137,8 +138,9 @@ mod tests {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("disk");
-        let volume = Volume::create(&dir.path().join("image"), &place).unwrap();
+        let (image, place) = (dir.path().join("image"), dir.path().join("disk"));
+        let _guard = Guard::of_mount(&place, &image).unwrap();
+        let volume = Volume::create(&image, &place).unwrap();
         let data = place.join("data");
         fs::create_dir(&data).unwrap();
         let mut synced = File::create(data.join("synced")).unwrap();

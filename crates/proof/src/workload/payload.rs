@@ -21,7 +21,7 @@ struct Content {
     by: String,
     /// The checksum of what an add says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    sum: Option<u32>,
+    sum: Option<String>,
     /// Fills it up to its length.
     pad: String,
 }
@@ -43,23 +43,19 @@ pub fn of_add(add: &Add, index: u32) -> Vec<u8> {
         return Vec::new();
     }
     let origin = Origin::Add { mark: add.mark, index };
-    let (plan, sum) = (add.form.plan.clone(), Some(SUM_WIDEST));
+    let (plan, sum) = (add.form.plan.clone(), Some(written(0)));
     let mut content = Content { origin: Some(origin), plan, sum, ..Content::default() };
     let length = usize::try_from(add.form.payload_bytes).unwrap_or(usize::MAX);
-    let widest = text(&content).len();
-    content.pad = padding(add.mark, index, length.saturating_sub(widest));
-    let sum = sum_of(&content).unwrap_or_default();
-    content.sum = Some(sum);
-    // The sum may have fewer digits than it was given room for.
-    let digits = |sum: u32| sum.checked_ilog10().unwrap_or(0) as usize;
-    let blanks = if length > widest { digits(SUM_WIDEST) - digits(sum) } else { 0 };
-    let mut payload = text(&content).into_bytes();
-    payload.resize(payload.len() + blanks, b' ');
-    payload
+    let missing = length.saturating_sub(text(&content).len());
+    content.pad = padding(add.mark, index, missing);
+    content.sum = sum_of(&content);
+    text(&content).into_bytes()
 }
 
-/// With as many digits as any.
-const SUM_WIDEST: u32 = u32::MAX;
+/// A checksum, always as long.
+fn written(sum: u32) -> String {
+    format!("{sum:08x}")
+}
 
 fn padding(mark: u64, index: u32, length: usize) -> String {
     let mut rng = super::generator(mark, "padding", u64::from(index));
@@ -71,23 +67,23 @@ pub fn body(payload: &[u8]) -> Body {
     if payload.is_empty() {
         return Body::Empty;
     }
-    let content: Content = serde_json::from_slice(payload).unwrap_or_default();
-    match (content.origin, content.sum) {
-        (Some(origin), Some(sum)) if sum_of(&content) == Some(sum) => Body::Intact(origin),
+    let content = content(payload);
+    match content.origin {
+        Some(origin) if content.sum.is_some() && content.sum == sum_of(&content) => {
+            Body::Intact(origin)
+        }
         _ => Body::Other,
     }
 }
 
 /// The checksum of what an add says. Handlers compute it too, so it is that of a text.
-fn sum_of(content: &Content) -> Option<u32> {
+fn sum_of(content: &Content) -> Option<String> {
     let Some(Origin::Add { mark, index }) = content.origin else { return None };
     let Plan { statuses, emits, children, progress, run_ms } = &content.plan;
     let progress = u8::from(*progress);
     let pad = &content.pad;
-    Some(crc32(
-        format!("{mark} {index} {statuses:?} {emits} {children} {progress} {run_ms} {pad}")
-            .as_bytes(),
-    ))
+    let said = format!("{mark} {index} {statuses:?} {emits} {children} {progress} {run_ms} {pad}");
+    Some(written(crc32(said.as_bytes())))
 }
 
 /// CRC-32 as zlib computes it.
@@ -141,10 +137,14 @@ pub fn tries(payload: &[u8]) -> u32 {
 /// The origin and plan in a payload. A payload that is a JSON string is read as its text, because
 /// result data may be stored in either form.
 pub fn read(payload: &[u8]) -> (Option<Origin>, Plan) {
+    let content = content(payload);
+    (content.origin, content.plan)
+}
+
+fn content(payload: &[u8]) -> Content {
     let inner = serde_json::from_slice::<String>(payload);
     let payload = inner.as_ref().map_or(payload, |text| text.as_bytes());
-    let content: Content = serde_json::from_slice(payload).unwrap_or_default();
-    (content.origin, content.plan)
+    serde_json::from_slice(payload).unwrap_or_default()
 }
 
 fn text(content: &Content) -> String {

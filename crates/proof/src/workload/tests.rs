@@ -231,6 +231,8 @@ fn payloads_say_where_they_come_from_and_have_their_length() {
     assert_eq!(payload::body(&payload::of_add(&add(1), 1)), payload::body(&whole));
     let again: serde_json::Value = serde_json::from_slice(&whole).unwrap();
     assert_eq!(payload::body(again.to_string().as_bytes()), payload::body(&whole));
+    let quoted = serde_json::to_string(&String::from_utf8(whole.clone()).unwrap()).unwrap();
+    assert_eq!(payload::body(quoted.as_bytes()), payload::body(&whole));
     assert_eq!(payload::body(b""), Body::Empty);
     assert_ne!(payload::of_add(&add(300), 0)[150..], whole[150..], "the padding differs");
     for nothing in [&b""[..], b"text", b"7", b"{}"] {

@@ -25,8 +25,12 @@ const CONTEXTS: usize = 3;
 /// Clients stop then; the others go on until everything is done, or for too long.
 const BUSY_NS: u64 = 3000 * MS;
 const END_NS: u64 = BUSY_NS + 60_000 * MS;
-/// More than consumers may take of one type while another one waits.
+/// More than consumers may take of one type while another one waits; in one of so many runs, for
+/// they take long.
 const GLUT_COUNT: u32 = 120;
+const GLUT_EVERY: u64 = 4;
+/// In the others.
+const FEW: u32 = 20;
 /// A few claims of all workers.
 const PASSED_OVER_MAX: u64 = 40;
 /// Pause of a consumer that found nothing.
@@ -89,7 +93,8 @@ struct Run {
 pub(crate) fn run(seed: u64, mut mix: Mix, bug: Option<Bug>) -> Report {
     mix.payload_bytes_max = 1000;
     mix.count_max = 5;
-    mix.glut_count = GLUT_COUNT;
+    let glutted = seed.is_multiple_of(GLUT_EVERY);
+    mix.glut_count = if glutted { GLUT_COUNT } else { FEW };
     mix.set(Feature::Plain, 30);
     mix.set(Feature::Repeat, 4);
     let terms = Terms {
