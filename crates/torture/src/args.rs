@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// seconds are over; prints a line for each and one for all.
     #[arg(long)]
     pub(crate) long: bool,
-    /// Fail if a kind of fault never came, or a rule had nothing to judge. For root, also if a fault
-    /// is not possible on this machine.
+    /// Fail if a kind of fault never came, or a rule had nothing to judge. For root, also if a
+    /// fault is not possible on this machine.
     #[arg(long)]
     complete: bool,
     /// Controls: build daemons with a defect each, and fail unless the run finds it; and check an

@@ -303,8 +303,8 @@ impl Site {
         self.phase.store(OVER, Ordering::Release);
     }
 
-    /// Ends the run when it is dropped, so also after an error or a panic: workers wait for that, and
-    /// whoever started them waits for the workers.
+    /// Ends the run when it is dropped, so also after an error or a panic: workers wait for that,
+    /// and the scope that started them waits for the workers.
     pub(crate) fn ending(&self) -> Ending<'_> {
         Ending(self)
     }

@@ -21,7 +21,7 @@ const REPEATS_MAX: usize = 16;
 const GLUTS_MAX: u32 = 2;
 /// The first clients add so many jobs at once, of a type with these consumers, when it gets calm.
 const CALM_GLUTS: [Served; 2] = [Served::Pull, Served::Handler];
-/// And each of them adds a job of a pull worker that repeats so.
+/// And each client adds a job of a pull worker that repeats so.
 const CALM_REPEAT: &str = "FINISHED, +1 SECONDS";
 
 /// The operations of one client.
@@ -123,14 +123,14 @@ impl Workload {
         self.tenant_index(tenant).is_some_and(|tenant| self.jobs.ended((tenant, job)))
     }
 
-    /// It gets calm: no type is changed until `go_on`. What puts all types back, a job that repeats,
-    /// and so many jobs of one type that a consumer which does not share its time shows.
+    /// It gets calm: no type is changed until `go_on`. What puts all types back, a job that
+    /// repeats, and so many jobs of one type that a consumer which does not share its time shows.
     pub fn settle_down(&mut self) -> Vec<Operation> {
         self.calm = true;
         let mut operations = self.types_back();
         if let Some(place) = self.served_place(Served::Pull) {
-            let form =
-                Form { payload_bytes: 1, repeat: Some(CALM_REPEAT.into()), ..Form::default() };
+            let repeat = Some(CALM_REPEAT.into());
+            let form = Form { payload_bytes: 1, repeat, ..Form::default() };
             operations.push(Operation::Add(Box::new(self.plain_add(place, 1, form))));
         }
         let glutted = CALM_GLUTS.get(self.number as usize);

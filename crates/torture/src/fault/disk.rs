@@ -98,8 +98,8 @@ impl Injector<'_> {
         self.recover("a disk that hung")
     }
 
-    /// Adds need only the journal, so each daemon must acknowledge one meanwhile. On a slow machine,
-    /// the store hangs until they have, or for longer than any add takes.
+    /// Adds need only the journal, so each daemon must acknowledge one meanwhile. On a slow
+    /// machine, the store hangs until they have, or for longer than any add takes.
     fn hang_store(&mut self, planned: &PlannedFault) -> Result<()> {
         let daemons = 0..self.daemons.len();
         let probes: Vec<Probe> = daemons.map(|it| self.probe(it)).collect::<Result<_>>()?;

@@ -32,9 +32,9 @@ impl Injector<'_> {
         Ok(())
     }
 
-    /// Kills a daemon and does something to a journal that nobody has. If there is none for it, such
-    /// as right after another fault, the daemon works for a while before the next try. Without a
-    /// result, it is up again.
+    /// Kills a daemon and does something to a journal that nobody has. If there is none for it,
+    /// such as right after another fault, the daemon works for a while before the next try. Without
+    /// a result, it is up again.
     fn with_journal<T>(
         &mut self,
         number: usize,

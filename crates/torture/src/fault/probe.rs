@@ -1,5 +1,5 @@
-//! Probes: adds that each daemon must acknowledge while its store hangs. They are part of the history
-//! like all others, so what was acknowledged must be there at the end.
+//! Probes: adds that each daemon must acknowledge while its store hangs. They are part of the
+//! history like all others, so what was acknowledged must be there at the end.
 
 use anyhow::Result;
 use serde_json::Value;

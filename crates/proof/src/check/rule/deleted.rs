@@ -1,12 +1,12 @@
 //! A job whose delete was acknowledged is gone: it is not listed or seen any more, no worker claims
 //! it, and no report or cancel of it is acknowledged that was sent later.
 //!
-//! A handler does not begin it, either, one lease after the delete: a daemon learns of what was done
-//! through another one with its next beat. A run on a daemon that a fault touched since may have been
-//! claimed before.
+//! A handler does not begin it, either, one lease after the delete: a daemon learns of what was
+//! done through another one with its next beat. A run on a daemon that a fault touched since may
+//! have been claimed before.
 //!
-//! Cannot see: jobs of deletes whose answer was lost; reports of Bedrock's CancelJob, which may have
-//! had no effect; requests that name several jobs.
+//! Cannot see: jobs of deletes whose answer was lost; reports of Bedrock's CancelJob, which may
+//! have had no effect; requests that name several jobs.
 
 use crate::check::{Evidence, Findings, Terms};
 use crate::ledger::{Account, Door, End, Hold, How, Ledger, Moment};

@@ -4,8 +4,8 @@
 //! Bedrock's UpdateJob and reports may replace the payload; what is read after one was sent proves
 //! nothing, unless it was refused.
 //!
-//! Cannot see: payloads that nobody read; jobs that may be those of another add, because of a unique
-//! key; what Bedrock makes of a job without a payload.
+//! Cannot see: payloads that nobody read; jobs that may be those of another add, because of a
+//! unique key; what Bedrock makes of a job without a payload.
 
 use crate::check::{Evidence, Findings, Terms};
 use crate::history::{Body, Origin};

@@ -1,8 +1,8 @@
 //! A job that repeats comes due again: after the end of a round, its next one begins within
-//! `round_max_ns`, or a client ends or changes the job before that. Waiting in line is no breach, so
-//! it takes a younger job of the type, added when the next round was due and started within that
-//! time: the line has come past the job. A daemon claims a batch as a whole, so for runs of handlers
-//! it may be later by `claim_ahead_ns`.
+//! `round_max_ns`, or a client ends or changes the job before that. Waiting in line is no breach,
+//! so it takes a younger job of the type, added when the next round was due and started within that
+//! time: the line has come past the job. A daemon claims a batch as a whole, so for runs of
+//! handlers it may be later by `claim_ahead_ns`.
 //!
 //! Checked for rounds that ended well, in times without a fault, without a change of the type and
 //! while it has no limit, for jobs of ordinary priority that do not expire.

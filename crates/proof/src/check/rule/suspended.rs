@@ -1,6 +1,6 @@
-//! Nothing of a suspended type starts: from the acknowledgement of a suspend until a resume is sent,
-//! no job of the type is claimed. A daemon claims a batch as a whole, so a handler may begin up to
-//! `claim_ahead_ns` later.
+//! Nothing of a suspended type starts: from the acknowledgement of a suspend until a resume is
+//! sent, no job of the type is claimed. A daemon claims a batch as a whole, so a handler may begin
+//! up to `claim_ahead_ns` later.
 //!
 //! Cannot see: times in which a resume is under way, or after one whose answer was lost.
 
