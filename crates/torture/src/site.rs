@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -123,6 +124,8 @@ impl Site {
             fs::create_dir_all(&folder)
                 .with_context(|| format!("cannot create {}", folder.display()))?;
         }
+        // In the sandbox, handlers have users of their own.
+        fs::set_permissions(self.history_dir(), fs::Permissions::from_mode(0o777))?;
         Ok(())
     }
 

@@ -183,7 +183,8 @@ fn the_closing_undoes_what_would_keep_jobs_waiting() {
 #[test]
 fn when_it_is_calm_types_are_put_back_and_left_alone() {
     let mut mix = Mix::everything();
-    [Feature::Suspend, Feature::Rate, Feature::Handler].map(|feature| mix.set(feature, 50));
+    let often = [Feature::Suspend, Feature::Rate, Feature::Handler];
+    often.into_iter().for_each(|feature| mix.set(feature, 50));
     let changes_type = |operation: &Operation| {
         matches!(
             operation,
