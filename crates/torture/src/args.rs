@@ -38,7 +38,8 @@ pub(crate) struct Args {
     /// seconds are over; prints a line for each and one for all.
     #[arg(long)]
     pub(crate) long: bool,
-    /// Fail if a kind of fault never came. For root, also if one is not possible on this machine.
+    /// Fail if a kind of fault never came, or a rule had nothing to judge. For root, also if a
+    /// fault is not possible on this machine.
     #[arg(long)]
     complete: bool,
     /// Controls: build daemons with a defect each, and fail unless the run finds it; and check an
@@ -95,6 +96,14 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Those that need neither a disk of the run nor its clock, which the sandbox does not have.
+    pub(crate) const IN_SANDBOX: [Fault; 4] =
+        [Fault::Kill, Fault::Stop, Fault::Restart, Fault::Journal];
+
+    pub(crate) fn kinds_in_sandbox() -> Vec<FaultKind> {
+        Fault::IN_SANDBOX.into_iter().flat_map(Fault::kinds).collect()
+    }
+
     fn kinds(self) -> Vec<FaultKind> {
         match self {
             Fault::Kill => vec![FaultKind::Kill],

@@ -60,9 +60,14 @@ impl<'a> Client<'a> {
     /// Works until the run drains, then closes.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut count = 0;
-        let mut waiting = None;
+        let (mut waiting, mut calm) = (None, false);
         while self.site.is_busy() {
             self.learn();
+            if self.site.is_calm() != calm {
+                calm = !calm;
+                waiting = None;
+                self.turn(calm)?;
+            }
             let operation = waiting.take().unwrap_or_else(|| self.workload.next_operation());
             let replies = match self.is_for_twins(&operation) {
                 true => self.perform_twice(&operation)?,
@@ -84,6 +89,18 @@ impl<'a> Client<'a> {
             self.site.pause_while(pause, || self.site.is_busy());
         }
         self.close()
+    }
+
+    /// It gets calm, or goes on.
+    fn turn(&mut self, calm: bool) -> Result<()> {
+        if !calm {
+            self.workload.go_on();
+            return Ok(());
+        }
+        for operation in self.workload.settle_down() {
+            certainly(self.site, &mut self.caller, &operation)?;
+        }
+        Ok(())
     }
 
     fn is_for_twins(&mut self, operation: &Operation) -> bool {
@@ -134,7 +151,11 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
+    /// Nothing is left to close if the run failed.
     fn close(&mut self) -> Result<()> {
+        if self.site.is_over() {
+            return Ok(());
+        }
         for operation in self.workload.closing() {
             certainly(self.site, &mut self.caller, &operation)?;
         }
@@ -153,6 +174,7 @@ pub(crate) fn certainly(
             Some(reply) if !matches!(reply.answer, Answer::Unknown { .. }) => {
                 return Ok(reply.body);
             }
+            _ if site.is_over() => break,
             _ => site.pause(DOWN_PAUSE),
         }
     }

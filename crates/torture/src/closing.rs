@@ -10,6 +10,7 @@ use windlass_proof::workload::payload;
 
 use crate::client::certainly;
 use crate::door::{Caller, Handlers};
+use crate::fault::PROBE_TENANT;
 use crate::site::Site;
 
 /// How long the rest may take when clients and faults have stopped.
@@ -130,7 +131,8 @@ impl<'a> Closing<'a> {
 
     /// Writes down every job of every tenant, and what the status counts.
     pub(crate) fn list(&mut self) -> Result<()> {
-        for tenant in self.tenants.clone() {
+        let probes = PROBE_TENANT.to_owned();
+        for tenant in self.tenants.clone().into_iter().chain([probes]) {
             let jobs = self.jobs(&tenant, "")?;
             let part = jobs.len().div_ceil(LISTERS).max(1);
             let (site, handlers) = (self.site, self.handlers);
@@ -235,7 +237,9 @@ fn look_at(site: &Site, handlers: &Handlers, name: &str, jobs: &[Value]) -> Resu
             result: whole["result"].as_str().map(str::to_owned),
             origin: payload::read(&payload.body).0,
         };
+        let body = payload::body(&payload.body);
         caller.witness().record(&Event::Seen(seen))?;
+        caller.witness().record(&Event::Read { job, body })?;
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! A daemon under test: started, made ready, signalled, ended.
 
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::os::unix::process::ExitStatusExt;
 use windlass_proof::history::{DaemonEvent, Event};
 use windlass_test_kit::http::Response;
 use windlass_test_kit::process::Program;
@@ -22,6 +23,10 @@ pub(crate) const LEASE: Duration = Duration::from_secs(3);
 const BEDROCK_TENANT: &str = "tenant-0";
 /// A daemon is ready after this, or something is wrong.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
+/// A daemon ends in this time after a signal, or it hangs.
+const END_TIME_MAX: Duration = Duration::from_secs(120);
+/// A killed one is gone in this time, unless it waits in the kernel.
+const KILL_TIME_MAX: Duration = Duration::from_secs(30);
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Settings beside the addresses and paths. The idle limit of connections is longer than the
@@ -69,8 +74,6 @@ impl<'a> Daemon<'a> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(&self.binary);
         command
-            // A cell keeps the disk in use that the next fault takes away.
-            .env("WINDLASS_ISOLATION_LEVEL", "off")
             .arg("serve")
             .args(["--listen", &self.site.address(self.number).to_string()])
             .args(["--bedrock", &self.site.bedrock(self.number).to_string()])
@@ -81,6 +84,7 @@ impl<'a> Daemon<'a> {
             .env("WINDLASS_BEDROCK_TENANT", BEDROCK_TENANT)
             .env("WINDLASS_ISOLATION_WRITE", self.site.handler_dir())
             .envs(SETTINGS)
+            .envs(self.site.has_bare_handlers().then_some(("WINDLASS_ISOLATION_LEVEL", "off")))
             .envs(self.site.clock_environment())
             .envs(self.site.store().map(|url| ("WINDLASS_STORE", url)));
         let consoles = self.site.console_dir().join(self.name());
@@ -137,13 +141,57 @@ impl<'a> Daemon<'a> {
 
     /// Waits until it is gone after a signal.
     pub(crate) fn until_ended(&mut self, witness: &mut Witness<'_>) -> Result<ExitStatus> {
+        self.until_ended_within(END_TIME_MAX, witness)
+    }
+
+    /// One that takes longer is killed, and what it waited for is in the error.
+    fn until_ended_within(
+        &mut self,
+        time: Duration,
+        witness: &mut Witness<'_>,
+    ) -> Result<ExitStatus> {
         let mut program = self.program.take().context("it was started")?;
-        let status = program.ended();
+        let in_time = self.ends_within(&mut program, time)?;
+        let hangs = in_time.is_none().then(|| self.hangs(&program, time));
+        let status = match in_time {
+            Some(status) => Some(status),
+            None => {
+                program.signal(Signal::KILL);
+                self.ends_within(&mut program, KILL_TIME_MAX)?
+            }
+        };
         self.guard = None;
         self.site.went_down(self.number);
-        let what = DaemonEvent::Exited { code: status.code(), signal: status.signal() };
-        self.write(witness, what)?;
-        Ok(status)
+        match status {
+            Some(status) => {
+                let what = DaemonEvent::Exited { code: status.code(), signal: status.signal() };
+                self.write(witness, what)?;
+            }
+            // Its end would wait for it.
+            None => std::mem::forget(program),
+        }
+        match (hangs, status) {
+            (Some(error), _) => Err(error),
+            (None, Some(status)) => Ok(status),
+            (None, None) => bail!("{} has neither ended nor hangs", self.name()),
+        }
+    }
+
+    fn ends_within(&self, program: &mut Program, time: Duration) -> Result<Option<ExitStatus>> {
+        let until = self.site.now_ns() + time.as_nanos() as u64;
+        loop {
+            let status = program.try_wait().context("a daemon cannot be waited for")?;
+            if status.is_some() || self.site.now_ns() > until {
+                return Ok(status);
+            }
+            std::thread::sleep(LOOK_PAUSE);
+        }
+    }
+
+    fn hangs(&self, program: &Program, time: Duration) -> Error {
+        let (name, seconds) = (self.name(), time.as_secs());
+        let (threads, console) = (threads(program.pid()), program.console());
+        anyhow!("{name} did not end within {seconds} s and was killed; {threads}; {console}")
     }
 
     /// What its process has printed so far.
@@ -159,5 +207,46 @@ impl<'a> Daemon<'a> {
 
     fn write(&self, witness: &mut Witness<'_>, what: DaemonEvent) -> Result<()> {
         witness.record(&Event::Daemon { daemon: self.name().to_owned(), what })
+    }
+}
+
+/// The threads of a process: name, state, and where in the kernel each waits.
+fn threads(pid: u32) -> String {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let described = tasks.map(|task| {
+        let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        let (stat, place) = (read("stat"), read("wchan"));
+        let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+        format!("{} {} {place}", read("comm").trim(), state.unwrap_or("?"))
+    });
+    format!("its threads: {}", described.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_hangs_is_an_error_and_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let site = Site::new(1, dir.path(), 1, &[]).unwrap();
+        let program = dir.path().join("hangs");
+        fs::write(&program, "#!/bin/sh\ntrap '' TERM\nexec sleep 1000\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut witness = site.witness("faults").unwrap();
+        let mut daemon = Daemon::new(&site, 0, &program);
+        daemon.start(&mut witness).unwrap();
+        let pid = daemon.pid().unwrap();
+        windlass_test_kit::wait::until("it ignores the signal", || {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+        });
+        daemon.signal(Signal::TERM);
+        let error = daemon.until_ended_within(Duration::ZERO, &mut witness).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("daemon-0 did not end within 0 s and was killed"), "{text}");
+        assert!(text.contains("its threads: sleep "), "{text}");
+        assert!(!Path::new(&format!("/proc/{pid}")).exists() && daemon.pid().is_none());
     }
 }

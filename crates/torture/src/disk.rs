@@ -39,6 +39,7 @@ pub(crate) fn obstacle(kind: &FaultKind) -> Option<String> {
     let mount = || -> Result<()> {
         let dir = tempfile::tempdir()?;
         let [image, under, place] = ["image", "under", "place"].map(|name| dir.path().join(name));
+        let _guard = Guard::of_mount(&place, &image)?;
         if needs_volume(kind) {
             drop(Volume::create(&image, &place)?);
         } else {
@@ -111,6 +112,13 @@ impl Disk {
     pub(crate) fn set(&self, trouble: Trouble) -> Result<()> {
         self.layer.as_ref().context("the run has no disk that fails")?.set(trouble);
         Ok(())
+    }
+
+    /// Nothing fails or hangs any more.
+    pub(crate) fn end_trouble(&self) {
+        if let Some(layer) = &self.layer {
+            layer.set(Trouble::None);
+        }
     }
 
     fn volume(&self) -> Result<&Volume> {

@@ -1,4 +1,4 @@
-import json, os, time
+import json, os, time, zlib
 
 if getattr(ctx, "context", None) is None:
     ctx.context = "%d-%d" % (os.getpid(), time.monotonic_ns())
@@ -13,6 +13,23 @@ def note(event):
 
 def origin(index):
     return json.dumps({"origin": {"emit": {"of": job.id, "index": index}}})
+
+
+def checksum(mark, index):
+    statuses = ", ".join(map(str, plan.get("statuses", [])))
+    numbers = [plan.get("emits", 0), plan.get("children", 0), int(plan.get("progress", False))]
+    numbers = " ".join(map(str, numbers + [plan.get("run_ms", 0)]))
+    text = "%d %d [%s] %s %s" % (mark, index, statuses, numbers, content.get("pad", ""))
+    return "%08x" % zlib.crc32(text.encode())
+
+
+def body():
+    if not payload:
+        return "empty"
+    add = (content.get("origin") or {}).get("add")
+    if add and checksum(add["mark"], add["index"]) == content.get("sum"):
+        return {"intact": {"add": add}}
+    return "other"
 
 
 try:
@@ -31,6 +48,7 @@ began = {
 if content.get("origin"):
     began["origin"] = content["origin"]
 note({"began": began})
+note({"read": {"job": job.id, "body": body()}})
 if plan.get("progress"):
     job.progress(50, "at work")
 time.sleep(plan.get("run_ms", 0) / 1000)

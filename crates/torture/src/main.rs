@@ -47,9 +47,11 @@ mod site;
 mod volume;
 mod worker;
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Parser;
 
 use crate::args::{Args, print_repeat};
@@ -101,7 +103,10 @@ fn exit_code(good: bool) -> ExitCode {
 /// how to repeat it is printed.
 fn run_in_directory(settings: &Settings, keep: bool) -> Result<Verdict> {
     let dir = tempfile::Builder::new().prefix("windlass-torture-").tempdir()?;
-    let verdict = run::run(settings, dir.path());
+    // Whatever fails, what shows why is kept.
+    let verdict = catch_unwind(AssertUnwindSafe(|| run::run(settings, dir.path())));
+    let verdict =
+        verdict.unwrap_or_else(|panic| Err(anyhow!("the run panicked: {}", said(&*panic))));
     if !verdict.as_ref().is_ok_and(Verdict::is_clean) {
         if let Ok(verdict) = &verdict {
             print(verdict, settings.seed);
@@ -111,6 +116,11 @@ fn run_in_directory(settings: &Settings, keep: bool) -> Result<Verdict> {
         println!("kept: {}", dir.keep().display());
     }
     verdict
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("something")
 }
 
 fn print(verdict: &Verdict, seed: u64) {

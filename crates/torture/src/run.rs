@@ -20,7 +20,7 @@ use crate::closing::Closing;
 use crate::contact;
 use crate::daemon::{Daemon, LEASE};
 use crate::door::{Caller, Handlers};
-use crate::fault::{Done, Injector};
+use crate::fault::{Done, Injector, Plan};
 use crate::plant;
 use crate::site::Site;
 use crate::worker::Worker;
@@ -39,16 +39,20 @@ pub(crate) const WORKERS: [(u32, Served); 22] = {
     }
     workers
 };
-/// Longest time between a daemon's claim of a small batch and the begin of its last run, without
-/// faults.
+/// Longest time between a daemon's claim of a batch and the begin of its last run, without faults:
+/// four runs before it (`HANDLER_BATCH`) of at most three seconds, and the start of a context.
 const CLAIM_AHEAD: Duration = Duration::from_secs(15);
+/// The end of a run is stored in this time without a fault, on a busy machine.
+const STORED: Duration = Duration::from_secs(10);
 /// Pause before another attempt, with the jitter of the daemons' setting.
 const RETRY_PAUSE: Duration = Duration::from_millis(180);
-/// Jobs of other types that the same consumers may start while a type waits. Types are drawn at
-/// random, and taken in batches, so it is many draws.
-const PASSED_OVER_MAX: u64 = 300;
-/// Repeating jobs have intervals of at most two seconds; the rest is for a busy machine.
-const ROUND_MAX: Duration = Duration::from_secs(20);
+/// Jobs of any one other type that the same consumers may start while a type waits. Types are drawn
+/// at random, and taken in batches of up to eight, so it is many draws.
+const PASSED_OVER_MAX: u64 = 100;
+/// Longest interval of repeating jobs.
+const ROUND_INTERVAL: Duration = Duration::from_secs(2);
+/// Their next round begins in this time, unless others wait too; most of it is for a busy machine.
+const ROUND_MAX: Duration = Duration::from_secs(10);
 /// Violations of one rule that are shown.
 const VIOLATIONS_MAX: usize = 60;
 /// The handler. It knows where its history is, and when the run began.
@@ -63,7 +67,7 @@ pub(crate) struct Settings {
     pub(crate) kinds: Vec<FaultKind>,
     pub(crate) daemons: u32,
     pub(crate) swarm: bool,
-    /// Fail if one of the kinds never came.
+    /// Fail if one of the kinds never came, or a rule had nothing to judge.
     pub(crate) complete: bool,
     /// Check an earlier backup as if it were the last one.
     pub(crate) control: bool,
@@ -164,10 +168,11 @@ pub(crate) fn run(settings: &Settings, dir: &Path) -> Result<Verdict> {
     let backups =
         settings.backup.then(|| Backups::new(&site, &handlers, &mix.tenants, &settings.binary));
     let backups = backups.transpose()?;
-    let plan = Injector::plan(&site, &settings.kinds, settings.busy);
+    let plan = Plan::new(&site, &settings.kinds, settings.busy);
     let played = thread::scope(|scope| {
+        let _ending = site.ending();
         let backups = backups.map(|it| scope.spawn(|| it.run(settings.busy)));
-        let act = |injector: &mut Injector<'_>| injector.run(&plan, settings.busy);
+        let act = |injector: &mut Injector<'_>| injector.run(&plan);
         let left = play(&site, &handlers, &mix, &mut injector, act)?;
         let taken = backups.map(|thread| thread.join()).transpose();
         let taken = taken.map_err(|_| anyhow!("a thread panicked"))?.transpose()?;
@@ -186,11 +191,18 @@ pub(crate) fn run(settings: &Settings, dir: &Path) -> Result<Verdict> {
         left.extend(problems);
     }
     let missing = faults.missing(&settings.kinds);
-    if settings.complete && !missing.is_empty() {
-        left.push(format!("these faults never came: {}", missing.join(", ")));
+    if settings.complete {
+        left.extend(incomplete(&missing, &report.coverage.idle_rules()));
     }
     let verdict = Verdict::new(&site, report, faults, lost_contacts, left, panics);
     Ok(Verdict { backups, missing, ..verdict })
+}
+
+/// What is wrong with runs that are to be complete.
+pub(crate) fn incomplete(faults: &[&str], rules: &[&str]) -> Vec<String> {
+    let lines = [("these faults never came", faults), ("these rules judged nothing", rules)];
+    let lacking = lines.into_iter().filter(|(_, names)| !names.is_empty());
+    lacking.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect()
 }
 
 /// Which backups are restored, and against which they are checked: as a control, the first one
@@ -248,6 +260,7 @@ pub(crate) fn play<'a>(
     }
     let mut closing = Closing::new(site, handlers, "closing", &mix.tenants)?;
     let left = thread::scope(|scope| {
+        let ending = site.ending();
         let workers: Vec<_> = workers.into_iter().map(|it| scope.spawn(|| it.run())).collect();
         let clients: Vec<_> = clients.into_iter().map(|it| scope.spawn(|| it.run())).collect();
         let end = || {
@@ -259,7 +272,7 @@ pub(crate) fn play<'a>(
             Ok(left)
         };
         let left: Result<Vec<String>> = end();
-        site.end();
+        drop(ending);
         joined(workers)?;
         left
     })?;
@@ -289,6 +302,8 @@ pub(crate) fn judge(history_dir: &Path, drained: bool) -> Result<Report> {
         claim_ahead_ns: CLAIM_AHEAD.as_nanos() as u64,
         retry_pause_ns: Some(RETRY_PAUSE.as_nanos() as u64),
         round_max_ns: Some(ROUND_MAX.as_nanos() as u64),
+        round_interval_ns: ROUND_INTERVAL.as_nanos() as u64,
+        stored_ns: Some(STORED.as_nanos() as u64),
         passed_over_max: Some(PASSED_OVER_MAX),
         violations_max: VIOLATIONS_MAX,
         drained,

@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) struct Site {
     origin_ns: u64,
     daemons: Vec<Place>,
     phase: AtomicU8,
+    /// No fault comes, and clients leave types alone.
+    calm: AtomicBool,
     ops: AtomicU64,
     /// Faults that are under way.
     faults: AtomicU64,
@@ -86,6 +89,7 @@ impl Site {
             origin_ns: monotonic_ns(),
             daemons: (0..daemons).map(place).collect(),
             phase: AtomicU8::new(BUSY),
+            calm: AtomicBool::new(false),
             ops: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             fault_ended_ns: AtomicU64::new(0),
@@ -120,6 +124,8 @@ impl Site {
             fs::create_dir_all(&folder)
                 .with_context(|| format!("cannot create {}", folder.display()))?;
         }
+        // In the sandbox, handlers have users of their own.
+        fs::set_permissions(self.history_dir(), fs::Permissions::from_mode(0o777))?;
         Ok(())
     }
 
@@ -191,6 +197,12 @@ impl Site {
 
     pub(crate) fn clock(&self) -> Result<Option<Clock>> {
         self.own_clock.then(|| Clock::new(&self.dir)).transpose()
+    }
+
+    /// Whether handlers run without the sandbox: a cell keeps the disk in use that the next fault
+    /// takes away, and has neither the library that sets clocks nor a way to a server of the run.
+    pub(crate) fn has_bare_handlers(&self) -> bool {
+        self.own_disk || self.own_clock || self.store.is_some()
     }
 
     /// What daemons need to see the clock of the run.
@@ -274,6 +286,14 @@ impl Site {
         self.phase.load(Ordering::Acquire) == BUSY
     }
 
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_calm(&self, calm: bool) {
+        self.calm.store(calm, Ordering::Release);
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.phase.load(Ordering::Acquire) == OVER
     }
@@ -284,6 +304,12 @@ impl Site {
 
     pub(crate) fn end(&self) {
         self.phase.store(OVER, Ordering::Release);
+    }
+
+    /// Ends the run when it is dropped, so also after an error or a panic: workers wait for that,
+    /// and the scope that started them waits for the workers.
+    pub(crate) fn ending(&self) -> Ending<'_> {
+        Ending(self)
     }
 
     /// Sleeps, but not beyond the end of the run.
@@ -312,6 +338,15 @@ impl Site {
     }
 }
 
+/// See [`Site::ending`].
+pub(crate) struct Ending<'a>(&'a Site);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 /// Writes down what one part of the run does and sees.
 pub(crate) struct Witness<'a> {
     site: &'a Site,
@@ -333,4 +368,26 @@ fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let nanos = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
     u64::try_from(nanos).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_ends_the_run_so_that_workers_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let site = Site::new(1, dir.path(), 1, &[]).unwrap();
+        let act = || {
+            thread::scope(|scope| {
+                let _ending = site.ending();
+                scope.spawn(|| site.pause(Duration::from_secs(600)));
+                panic!("as a defect of the run would");
+            });
+        };
+        assert!(catch_unwind(AssertUnwindSafe(act)).is_err() && site.is_over());
+    }
 }

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Small, so that it is made and recovered quickly. mkfs.xfs refuses less than 300 MB.
 const BYTES: u64 = 512 * 1024 * 1024;
 /// Handlers' processes end when their daemon is gone, and keep the disk busy until then.
-const BUSY_TIME_MAX: Duration = Duration::from_secs(20);
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
+const BUSY_TIME_MAX: Duration = Duration::from_secs(60);
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The smallest piece of a disk that a file takes.
 const BLOCK_BYTES: u64 = 4096;
 const PROGRAMS: [&str; 4] = ["mkfs.xfs", "xfs_io", "mount", "umount"];
@@ -108,8 +109,27 @@ pub(crate) fn unmount(place: &Path) -> Result<()> {
     loop {
         match call(Command::new("umount").arg(place)) {
             Err(error) if Instant::now() > until => return Err(error),
-            Err(_) => std::thread::sleep(BUSY_PAUSE),
+            Err(_) => {
+                wake_users(place);
+                std::thread::sleep(BUSY_PAUSE);
+            }
             Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// Lets processes go on that work in this place. Outside of the sandbox, a daemon that ends a
+/// handler stops its processes first; if it is killed right then, they stay stopped, and cannot
+/// notice that it is gone.
+fn wake_users(place: &Path) {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes {
+        let number = process.file_name().to_str().and_then(|name| name.parse().ok());
+        let works_there = fs::read_link(process.path().join("cwd"));
+        if let Some(pid) = number.and_then(Pid::from_raw)
+            && works_there.is_ok_and(|folder| folder.starts_with(place))
+        {
+            let _ = kill_process(pid, Signal::CONT);
         }
     }
 }
@@ -126,9 +146,12 @@ mod tests {
     use std::io::Write;
 
     use windlass_proof::history::FaultKind;
+    use windlass_test_kit::process::Tied;
+    use windlass_test_kit::wait::until;
 
     use super::*;
     use crate::disk;
+    use crate::guard::Guard;
 
     #[test]
     fn it_loses_what_was_not_synced_and_is_full_when_it_should() {
@@ -137,8 +160,9 @@ mod tests {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("disk");
-        let volume = Volume::create(&dir.path().join("image"), &place).unwrap();
+        let (image, place) = (dir.path().join("image"), dir.path().join("disk"));
+        let _guard = Guard::of_mount(&place, &image).unwrap();
+        let volume = Volume::create(&image, &place).unwrap();
         let data = place.join("data");
         fs::create_dir(&data).unwrap();
         let mut synced = File::create(data.join("synced")).unwrap();
@@ -162,7 +186,14 @@ mod tests {
         volume.cut().unwrap();
         volume.restore().unwrap();
         fs::write(data.join("after"), vec![1; 100_000]).expect("the file that filled it is gone");
+        let mut command = Command::new("sh");
+        let mut stopped = Tied::spawn(command.args(["-c", "kill -STOP $$"]).current_dir(&data));
+        let pid = stopped.pid();
+        until("it is stopped", || {
+            fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
+        });
         drop(volume);
         assert!(!data.exists(), "it is unmounted");
+        assert!(stopped.ended().success(), "it was woken");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
-use windlass_proof::history::{Answer, Claimed, Operation, Outcome, Plan};
+use windlass_proof::history::{Answer, Body, Claimed, Event, Operation, Outcome, Plan};
 use windlass_proof::workload::{Act, Mix, Served, Worker as Choices, payload};
 
 use crate::client::News;
@@ -74,23 +74,28 @@ impl<'a> Worker<'a> {
         let bodies = reply.body["jobs"].as_array().into_iter().flatten();
         for (job, body) in jobs.iter().zip(bodies) {
             self.tell(News::Held { tenant: tenant.clone(), job: job.job });
-            let plan = self.plan(body);
+            let plan = self.plan(job, body)?;
             let lent_ns = job.lease_ns.map(|lease| lease + LENT_MORE_NS);
             self.work(tenant, job, &plan, lent_ns.unwrap_or(lease_ns))?;
         }
         Ok(())
     }
 
-    /// The plan in a payload, which is fetched if it is large.
-    fn plan(&mut self, job: &Value) -> Plan {
-        let fetched = |caller: &mut Caller<'_>| {
-            let response = caller.ask(job["payload_url"].as_str()?)?;
-            Some(payload::read(&response.body).1)
+    /// The plan in a payload, which is fetched if it is large. Writes down what the payload is.
+    fn plan(&mut self, job: &Claimed, answer: &Value) -> Result<Plan> {
+        let url = answer["payload_url"].as_str();
+        let (bytes, body) = match (answer["payload"].as_str(), url) {
+            (Some(text), _) => (text.as_bytes().to_vec(), body_of(job, text)),
+            (None, Some(url)) => {
+                let Some(response) = self.caller.ask(url) else { return Ok(Plan::default()) };
+                let body = payload::body(&response.body);
+                (response.body, body)
+            }
+            // Bytes that are not text.
+            (None, None) => (Vec::new(), Body::Other),
         };
-        match job["payload"].as_str() {
-            Some(text) => payload::read(text.as_bytes()).1,
-            None => fetched(&mut self.caller).unwrap_or_default(),
-        }
+        self.caller.witness().record(&Event::Read { job: job.job, body })?;
+        Ok(payload::read(&bytes).1)
     }
 
     fn work(&mut self, tenant: &str, job: &Claimed, plan: &Plan, lease_ns: u64) -> Result<()> {
@@ -107,7 +112,10 @@ impl<'a> Worker<'a> {
     }
 
     fn report(&mut self, report: &Operation) -> Result<()> {
-        for _ in 0..REPORT_ATTEMPTS_MAX {
+        for attempt in 0..REPORT_ATTEMPTS_MAX {
+            if attempt > 0 && self.site.is_over() {
+                return Ok(());
+            }
             let Some(reply) = self.caller.perform(report)? else {
                 self.site.pause(DOWN_PAUSE);
                 continue;
@@ -158,5 +166,13 @@ impl<'a> Worker<'a> {
             return;
         }
         let _ = self.news[self.told % self.news.len()].send(news);
+    }
+}
+
+/// What the payload in an answer is. Bedrock shows an empty one as an empty object or string.
+fn body_of(job: &Claimed, text: &str) -> Body {
+    match (job.token, text) {
+        (None, "{}" | "\"\"" | "null") => Body::Empty,
+        _ => payload::body(text.as_bytes()),
     }
 }

@@ -68,6 +68,7 @@ impl Checker {
                 most: self.terms.violations_max,
                 kept: Vec::new(),
                 total: 0,
+                judged: 0,
             };
             (rule.check)(&ledger, &self.terms, &mut found);
             report.take(found);

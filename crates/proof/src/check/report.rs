@@ -1,6 +1,7 @@
 //! The verdict on a history. A verdict without violations is worth as much as the history has in
 //! it, so the report says that too.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::ledger::Ledger;
@@ -33,6 +34,8 @@ pub struct Coverage {
     pub faults: u64,
     /// Files whose last line was torn.
     pub torn_files: u64,
+    /// By rule: cases in which a breach would have been found. A rule with none has shown nothing.
+    pub judged: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
@@ -41,6 +44,7 @@ impl Report {
     }
 
     pub(super) fn take(&mut self, found: Findings) {
+        self.coverage.judged.insert(found.rule, found.judged);
         if found.total > 0 {
             self.totals.push((found.rule, found.total));
             self.violations.extend(found.kept);
@@ -73,19 +77,29 @@ impl Coverage {
             repeated: beyond_first.map(|job| count(job.holds.len().saturating_sub(1))).sum(),
             faults: ledger.fault_count,
             torn_files: 0,
+            judged: BTreeMap::new(),
         }
+    }
+
+    /// The rules that had nothing to judge.
+    pub fn idle_rules(&self) -> Vec<&'static str> {
+        self.judged.iter().filter(|(_, count)| **count == 0).map(|(rule, _)| *rule).collect()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Coverage { events, adds, jobs, listed, attempts, repeated, faults, torn_files } =
+        let Coverage { events, adds, jobs, listed, attempts, repeated, faults, torn_files, .. } =
             &self.coverage;
         writeln!(
             f,
             "{events} events: {adds} adds of {jobs} jobs, {listed} listed at the end, {attempts} \
              attempts ({repeated} repeated), {faults} faults, {torn_files} torn files"
         )?;
+        let idle = self.coverage.idle_rules();
+        if !idle.is_empty() {
+            writeln!(f, "rules that had nothing to judge: {}", idle.join(", "))?;
+        }
         for violation in &self.violations {
             writeln!(f, "{violation}")?;
         }

@@ -26,14 +26,18 @@ pub struct Terms {
     /// The shortest pause before another attempt of a job that asked for one; `None` switches this
     /// part of the rule off.
     pub retry_pause_ns: Option<u64>,
-    /// The longest time from the end of a round of a repeating job to the next one, with enough
-    /// consumers; `None` switches the rule off.
+    /// The longest time from the end of a round of a repeating job to the next one, unless it waits
+    /// in line; `None` switches the rule off.
     pub round_max_ns: Option<u64>,
+    /// The longest interval of repeating jobs.
+    pub round_interval_ns: u64,
+    /// The longest time in which the end of a run is stored without a fault; `None`: one lease.
+    pub stored_ns: Option<u64>,
     /// Larger payloads take another way into the store, and are not compared in the rule of order.
     pub order_payload_bytes_max: u64,
     /// The longest time that the start of a context takes.
     pub context_start_ns: u64,
-    /// How many jobs of other types the same consumers may start while a type waits; `None`
+    /// How many jobs of any one other type the same consumers may start while a type waits; `None`
     /// switches the rule of fairness off.
     pub passed_over_max: Option<u64>,
     /// The driver waited at the end until nothing was left to do. A job that could still run is
@@ -56,6 +60,8 @@ impl Default for Terms {
             repeated_retention_ns: 4 * 24 * 3600 * SECOND_NS,
             retry_pause_ns: None,
             round_max_ns: None,
+            round_interval_ns: 0,
+            stored_ns: None,
             order_payload_bytes_max: 64 * 1024,
             context_start_ns: 10 * SECOND_NS,
             passed_over_max: None,

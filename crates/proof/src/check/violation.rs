@@ -48,15 +48,22 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What one rule has found so far; keeps the first ones and counts all.
+/// What one rule has found so far; keeps the first ones and counts all. Counts also the cases in
+/// which it would have found a breach.
 pub(crate) struct Findings {
     pub(super) rule: &'static str,
     pub(super) most: usize,
     pub(super) kept: Vec<Violation>,
     pub(super) total: u64,
+    pub(super) judged: u64,
 }
 
 impl Findings {
+    /// Counts a case that the rule has decided, whether or not it is a breach.
+    pub(crate) fn judge(&mut self) {
+        self.judged += 1;
+    }
+
     pub(crate) fn add(
         &mut self,
         jobs: impl IntoIterator<Item = JobId>,

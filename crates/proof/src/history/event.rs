@@ -47,6 +47,11 @@ pub enum Event {
     },
     /// At the end, when all is quiet: a job as the daemon lists it.
     Seen(Seen),
+    /// A witness has read the payload of a job.
+    Read {
+        job: JobId,
+        body: Body,
+    },
     /// All jobs of this tenant have been listed.
     Listed {
         tenant: String,
@@ -169,6 +174,17 @@ pub struct Seen {
     pub result: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+}
+
+/// What a payload is, as its reader sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Body {
+    Empty,
+    /// As an add made it, by its checksum.
+    Intact(Origin),
+    /// Anything else: a result, what a report left, or what damage left.
+    Other,
 }
 
 /// Where a job comes from, as its payload says.

@@ -30,7 +30,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Answer, Began, Claimed, DaemonEvent, Ended, Event, Origin, Outcome, Seen, State};
+pub use event::{
+    Answer, Began, Body, Claimed, DaemonEvent, Ended, Event, Origin, Outcome, Seen, State,
+};
 pub use fault::{FaultKind, Target};
 pub use id::{JobId, Token};
 pub use merge::Merge;

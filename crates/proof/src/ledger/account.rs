@@ -1,6 +1,6 @@
 //! What the ledger has about one job, one add, one type.
 
-use crate::history::{FaultKind, JobId, Origin, Record, Seen, State, Target, Token};
+use crate::history::{Body, FaultKind, JobId, Origin, Record, Seen, State, Target, Token};
 
 use super::name::Name;
 
@@ -65,6 +65,10 @@ pub(crate) struct Account {
     pub(crate) touches: Vec<(Token, Span)>,
     pub(crate) reruns: Vec<Span>,
     pub(crate) deletes: Vec<Span>,
+    /// What witnesses found in its payload.
+    pub(crate) readings: Vec<(Moment, Body)>,
+    /// When the first request was sent that may have replaced its payload.
+    pub(crate) rewritten_at: Option<u64>,
     /// An add that was not refused named it as parent.
     pub(crate) is_parent: bool,
     pub(crate) seen: Option<Box<(Moment, Seen)>>,
@@ -86,6 +90,8 @@ impl Account {
             touches: Vec::new(),
             reruns: Vec::new(),
             deletes: Vec::new(),
+            readings: Vec::new(),
+            rewritten_at: None,
             is_parent: false,
             seen: None,
             seen_again: None,
@@ -204,6 +210,7 @@ pub(crate) struct AddAccount {
     pub(crate) key: Option<Name>,
     pub(crate) count: u32,
     pub(crate) ids: Vec<JobId>,
+    pub(crate) bedrock: bool,
     pub(crate) payload_bytes: u64,
     pub(crate) priority: Option<u16>,
     pub(crate) delay_ns: u64,
@@ -230,6 +237,8 @@ pub(crate) struct TypeAccount {
     pub(crate) limits: Vec<Limits>,
     /// Suspends, resumes, and changes of its handler or limits.
     pub(crate) changes: Vec<Span>,
+    /// Suspends (`true`) and resumes.
+    pub(crate) suspends: Vec<(Span, bool)>,
     /// May be suspended at the end: the last moment at which a suspend may have taken effect.
     pub(crate) suspended: Option<u64>,
     /// Daemons run its jobs, at some time.

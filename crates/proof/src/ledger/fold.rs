@@ -108,6 +108,7 @@ impl Folding {
                     Some(_) => account.seen_again = Some(moment),
                 }
             }
+            Event::Read { job, body } => self.account(job).readings.push((moment, body)),
             Event::Listed { tenant } => {
                 let tenant = self.name(&tenant);
                 self.ledger.listed.insert(tenant);
@@ -172,6 +173,7 @@ impl Folding {
                 name: key.1,
                 limits: Vec::new(),
                 changes: Vec::new(),
+                suspends: Vec::new(),
                 suspended: None,
                 has_handler: false,
             });

@@ -43,7 +43,7 @@ impl Folding {
                 self.touched(*job, *token, span, until);
             }
             Operation::Progress { job, token, .. } => self.touched(*job, *token, span, 0),
-            Operation::UpdateJob { .. } => {}
+            Operation::UpdateJob { job, .. } => self.rewritten(*job, span),
             Operation::Invalid { flaw, .. } => {
                 if let Some(done) = span.and_then(|span| span.done) {
                     self.ledger.accepted_flaws.push((done, format!("{flaw:?}")));
@@ -84,6 +84,7 @@ impl Folding {
             key: add.idempotency_key.as_ref().map(|key| self.name(key)),
             count: add.count,
             ids: ids.clone(),
+            bedrock: add.bedrock,
             payload_bytes: form.payload_bytes,
             priority: form.priority,
             delay_ns: form.delay_ns.unwrap_or(0),
@@ -186,6 +187,10 @@ impl Folding {
             Operation::Look { job, state, .. } => (job, How::Looked(*state), None, None),
             _ => return,
         };
+        // Bedrock's reports may have data that replaces that of the job.
+        if how.is_of_bedrock() {
+            self.rewritten(*job, span);
+        }
         let account = self.account(*job);
         let data: Option<Box<str>> = data.map(Into::into);
         match (span, data) {
@@ -196,6 +201,12 @@ impl Folding {
             (None, Some(data)) => account.refused.push((request.sent, data)),
             (None, None) => {}
         }
+    }
+
+    fn rewritten(&mut self, job: JobId, span: Option<Span>) {
+        let Some(Span { sent, .. }) = span else { return };
+        let account = self.account(job);
+        account.rewritten_at = Some(account.rewritten_at.unwrap_or(u64::MAX).min(sent.at));
     }
 
     fn type_changed(&mut self, request: &Request, span: Option<Span>) {
@@ -211,6 +222,11 @@ impl Folding {
         let of = self.type_index(tenant, name);
         let account = &mut self.ledger.types[of.0];
         account.changes.push(span);
+        match &request.what {
+            Operation::Suspend { .. } => account.suspends.push((span, true)),
+            Operation::Resume { .. } => account.suspends.push((span, false)),
+            _ => {}
+        }
         match &request.what {
             Operation::Suspend { .. } => {
                 account.suspended = account.suspended.max(Some(span.until()));

@@ -8,7 +8,7 @@ use crate::history::{Add, Answer, Flaw, Form, JobId, Operation, Outcome};
 
 use super::form::{Around, for_bedrock, form};
 use super::known::Jobs;
-use super::mix::{Feature, Mix};
+use super::mix::{Feature, Mix, Served};
 use super::{MARKS_PER_CLIENT, generator};
 
 /// Adds with an idempotency key that may be sent again.
@@ -18,12 +18,19 @@ const SHARED_KEYS: u32 = 4;
 /// Adds of repeating jobs by one client: they never end by themselves.
 const REPEATS_MAX: usize = 16;
 /// Adds of very many jobs by one client.
-const GLUTS_MAX: u32 = 3;
+const GLUTS_MAX: u32 = 2;
+/// The first clients add so many jobs at once, of a type with these consumers, when it gets calm.
+const CALM_GLUTS: [Served; 2] = [Served::Pull, Served::Handler];
+/// And each client adds a job of a pull worker that repeats so.
+const CALM_REPEAT: &str = "FINISHED, +1 SECONDS";
 
 /// The operations of one client.
 pub struct Workload {
     pub(super) mix: Mix,
     pub(super) rng: Rng,
+    number: u32,
+    /// It leaves types alone.
+    calm: bool,
     mark: u64,
     key_prefix: String,
     pub(super) jobs: Jobs,
@@ -45,6 +52,8 @@ impl Workload {
         Workload {
             mix,
             rng: generator(seed, "client", u64::from(client)),
+            number: client,
+            calm: false,
             mark: u64::from(client) * MARKS_PER_CLIENT,
             key_prefix: format!("client-{client}"),
             jobs: Jobs::default(),
@@ -60,7 +69,8 @@ impl Workload {
     }
 
     pub fn next_operation(&mut self) -> Operation {
-        let feature = self.mix.draw(&mut self.rng, |_| true);
+        let calm = self.calm;
+        let feature = self.mix.draw(&mut self.rng, |feature| !(calm && feature.is_of_type()));
         let place = self.place();
         match feature {
             Feature::Glut if self.gluts_sent < GLUTS_MAX => self.glut(place),
@@ -113,9 +123,42 @@ impl Workload {
         self.tenant_index(tenant).is_some_and(|tenant| self.jobs.ended((tenant, job)))
     }
 
+    /// It gets calm: no type is changed until `go_on`. What puts all types back, a job that
+    /// repeats, and so many jobs of one type that a consumer which does not share its time shows.
+    pub fn settle_down(&mut self) -> Vec<Operation> {
+        self.calm = true;
+        let mut operations = self.types_back();
+        if let Some(place) = self.served_place(Served::Pull) {
+            let repeat = Some(CALM_REPEAT.into());
+            let form = Form { payload_bytes: 1, repeat, ..Form::default() };
+            operations.push(Operation::Add(Box::new(self.plain_add(place, 1, form))));
+        }
+        let glutted = CALM_GLUTS.get(self.number as usize);
+        let place = glutted.and_then(|served| self.served_place(*served));
+        operations.extend(place.map(|place| self.glut(place)));
+        operations
+    }
+
+    /// The first type with these consumers, of any tenant.
+    fn served_place(&mut self, served: Served) -> Option<(usize, usize)> {
+        let of = self.mix.types.iter().position(|of| of.served == served)?;
+        Some((self.rng.usize(..self.mix.tenants.len()), of))
+    }
+
+    pub fn go_on(&mut self) {
+        self.calm = false;
+    }
+
     /// What puts everything back at the end, so that a run can be drained: resumes types, lifts
     /// limits, sets handlers, cancels jobs that repeat.
     pub fn closing(&mut self) -> Vec<Operation> {
+        let mut operations = self.types_back();
+        let repeats = std::mem::take(&mut self.repeats).into_iter();
+        operations.extend(repeats.map(|(tenant, job)| Operation::Cancel { tenant, job }));
+        operations
+    }
+
+    fn types_back(&mut self) -> Vec<Operation> {
         let mut operations = Vec::new();
         for place in std::mem::take(&mut self.suspended) {
             let (tenant, type_name) = self.names(place);
@@ -129,8 +172,6 @@ impl Workload {
         for place in std::mem::take(&mut self.changed) {
             operations.push(self.set_handler(place));
         }
-        let repeats = std::mem::take(&mut self.repeats).into_iter();
-        operations.extend(repeats.map(|(tenant, job)| Operation::Cancel { tenant, job }));
         operations
     }
 

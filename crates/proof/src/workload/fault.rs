@@ -22,6 +22,9 @@ pub struct FaultMix {
     pub lease_ns: u64,
     /// Longest pause between two faults.
     pub pause_ns_max: u64,
+    /// Once, nothing happens for so long, for rules that judge only what no fault touches; 0 for
+    /// never. A run that is not at least twice as long has no time for it.
+    pub calm_ns: u64,
     pub faults_max: usize,
 }
 
@@ -81,8 +84,8 @@ impl FaultMix {
     ) -> FaultMix {
         let kinds = KINDS.into_iter().filter(possible).map(|kind| (kind, 1)).collect();
         let (pause_ns_max, faults_max) = (2 * lease_ns, 1000);
-        let each_first = false;
-        FaultMix { kinds, each_first, daemons, run_ns, lease_ns, pause_ns_max, faults_max }
+        let (each_first, calm_ns) = (false, 0);
+        FaultMix { kinds, each_first, daemons, run_ns, lease_ns, pause_ns_max, calm_ns, faults_max }
     }
 
     /// Leaves out about half of the kinds, but not all, and weighs the others anew.
@@ -99,6 +102,15 @@ impl FaultMix {
     }
 }
 
+/// When the calm stretch of a plan begins, if it has one: in its second half, so that what the plan
+/// begins with has come.
+pub fn calm_at(seed: u64, mix: &FaultMix) -> Option<u64> {
+    let latest = mix.run_ns.checked_sub(mix.calm_ns)?;
+    let earliest = mix.run_ns / 2;
+    let mut rng = generator(seed, "fault calm", 0);
+    (mix.calm_ns > 0 && earliest <= latest).then(|| rng.u64(earliest..=latest))
+}
+
 /// The faults of the run with this seed, in order. They do not overlap, but some follow each other
 /// without a pause, as when a daemon is killed while it recovers.
 pub fn fault_plan(seed: u64, mix: &FaultMix) -> Vec<PlannedFault> {
@@ -106,14 +118,19 @@ pub fn fault_plan(seed: u64, mix: &FaultMix) -> Vec<PlannedFault> {
     let mut plan = Vec::new();
     let mut now = 0_u64;
     let mut opening = opening(seed, mix).into_iter();
+    let calm_at = calm_at(seed, mix).unwrap_or(u64::MAX);
+    let calm_until = calm_at.saturating_add(mix.calm_ns);
     while plan.len() < mix.faults_max {
         let first = opening.next();
         let Some(kind) = first.or_else(|| draw_kind(&mut rng, mix)) else { break };
         let kind = amount(&mut rng, kind);
         let pause_ns_max = mix.pause_ns_max / if first.is_some() { OPENING_HASTE } else { 1 };
         let pause = if rng.u8(..4) == 0 { 0 } else { rng.u64(..=pause_ns_max) };
-        let at_ns = now.saturating_add(pause);
+        let mut at_ns = now.saturating_add(pause);
         let for_ns = duration(&mut rng, kind, mix.lease_ns);
+        if at_ns < calm_until && at_ns.saturating_add(for_ns) >= calm_at {
+            at_ns = calm_until.saturating_add(pause);
+        }
         now = at_ns.saturating_add(for_ns).saturating_add(1);
         if now > mix.run_ns {
             break;

@@ -83,6 +83,11 @@ impl Feature {
         self <= Feature::Failing
     }
 
+    /// Whether it changes how jobs of a type are served.
+    pub fn is_of_type(self) -> bool {
+        matches!(self, Feature::Suspend | Feature::Handler | Feature::Concurrency | Feature::Rate)
+    }
+
     /// Its weight in a mix of everything. Changes of types are rare: each concerns many jobs.
     fn usual_weight(self) -> u32 {
         match self {
@@ -134,7 +139,7 @@ const TENANTS_MAX: usize = 4;
 const TYPES_MAX: usize = 6;
 /// Most jobs in one add.
 const COUNT_MAX: u32 = 50;
-const GLUT_COUNT: u32 = 300;
+const GLUT_COUNT: u32 = 500;
 /// Largest payload.
 const PAYLOAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Largest weight of a feature in a swarm.

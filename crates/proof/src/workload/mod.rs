@@ -25,7 +25,7 @@ mod worker;
 mod tests;
 
 pub use client::Workload;
-pub use fault::{Aim, FaultMix, PlannedFault, fault_plan};
+pub use fault::{Aim, FaultMix, PlannedFault, calm_at, fault_plan};
 pub use known::KNOWN_JOBS_MAX;
 pub use mix::{Feature, Mix, Served, TypeMix};
 pub use worker::{Act, Worker};

@@ -6,7 +6,7 @@ mod workers;
 use std::collections::{BTreeSet, HashSet};
 
 use super::*;
-use crate::history::{Add, Answer, Form, JobId, Operation, Origin, Outcome, Plan};
+use crate::history::{Add, Answer, Body, Form, JobId, Operation, Origin, Outcome, Plan};
 
 /// Operations of a client whose requests are all answered well.
 fn operations(seed: u64, mix: Mix, count: usize) -> (Vec<Operation>, Workload) {
@@ -181,6 +181,33 @@ fn the_closing_undoes_what_would_keep_jobs_waiting() {
 }
 
 #[test]
+fn when_it_is_calm_types_are_put_back_and_left_alone() {
+    let mut mix = Mix::everything();
+    let often = [Feature::Suspend, Feature::Rate, Feature::Handler];
+    often.into_iter().for_each(|feature| mix.set(feature, 50));
+    let changes_type = |operation: &Operation| {
+        matches!(
+            operation,
+            Operation::Suspend { .. }
+                | Operation::Resume { .. }
+                | Operation::SetLimits { .. }
+                | Operation::SetHandler { .. }
+                | Operation::RemoveHandler { .. }
+        )
+    };
+    let mut client = Workload::new(4, 0, mix);
+    let busy: Vec<Operation> = (0..200).map(|_| client.next_operation()).collect();
+    assert!(busy.iter().any(changes_type));
+    let back = client.settle_down();
+    assert!(back.iter().any(|it| matches!(it, Operation::Resume { .. })));
+    let glut = Mix::everything().glut_count;
+    assert!(adds(&back).any(|add| add.count == glut && add.type_name.starts_with("pull")));
+    assert!(!(0..500).any(|_| changes_type(&client.next_operation())));
+    client.go_on();
+    assert!((0..200).any(|_| changes_type(&client.next_operation())));
+}
+
+#[test]
 fn payloads_say_where_they_come_from_and_have_their_length() {
     let plan = Plan { statuses: vec![500, 200], emits: 1, run_ms: 3, ..Plan::default() };
     let add = |payload_bytes| Add {
@@ -200,6 +227,15 @@ fn payloads_say_where_they_come_from_and_have_their_length() {
     }
     assert_eq!(payload::read(&payload::of_add(&add(1), 1)), (origin, plan.clone()));
     assert!(payload::of_add(&add(0), 1).is_empty());
+    let whole = payload::of_add(&add(300), 1);
+    assert_eq!(payload::body(&whole), Body::Intact(Origin::Add { mark: 77, index: 1 }));
+    assert_eq!(payload::body(&payload::of_add(&add(1), 1)), payload::body(&whole));
+    let again: serde_json::Value = serde_json::from_slice(&whole).unwrap();
+    assert_eq!(payload::body(again.to_string().as_bytes()), payload::body(&whole));
+    let quoted = serde_json::to_string(&String::from_utf8(whole.clone()).unwrap()).unwrap();
+    assert_eq!(payload::body(quoted.as_bytes()), payload::body(&whole));
+    assert_eq!(payload::body(b""), Body::Empty);
+    assert_ne!(payload::of_add(&add(300), 0)[150..], whole[150..], "the padding differs");
     for nothing in [&b""[..], b"text", b"7", b"{}"] {
         assert_eq!(payload::read(nothing), (None, Plan::default()));
     }
@@ -210,6 +246,35 @@ fn payloads_say_where_they_come_from_and_have_their_length() {
     for form in [result, quoted] {
         assert_eq!(payload::read(form.as_bytes()).0, Some(Origin::Then { of: JobId(9) }));
     }
+}
+
+#[test]
+fn no_flipped_bit_and_no_missing_piece_leaves_a_payload_intact() {
+    let plan = Plan { statuses: vec![500, 200], emits: 1, run_ms: 3, ..Plan::default() };
+    let form = Form { payload_bytes: 400, plan, ..Form::default() };
+    let (tenant, type_name, idempotency_key) = ("a".into(), "t".into(), None);
+    let add = Add { tenant, type_name, count: 1, mark: 7, idempotency_key, bedrock: false, form };
+    let whole = payload::of_add(&add, 0);
+    let intact = payload::body(&whole);
+    let text = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+    for at in 0..whole.len() {
+        for bit in 0..8 {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << bit;
+            // Blanks, and names of fields that have their default, say nothing.
+            let same = text(&flipped).is_some_and(|it| said(&it) == said(&text(&whole).unwrap()));
+            assert_eq!(payload::body(&flipped) == intact, same, "bit {bit} of byte {at}");
+        }
+        assert_ne!(payload::body(&whole[..at]), intact, "cut at {at}");
+    }
+    // As Python's zlib.crc32 has it.
+    assert_eq!(payload::crc32(b"123456789"), 0xcbf4_3926);
+}
+
+/// What a payload says, without what is not part of an add.
+fn said(payload: &serde_json::Value) -> serde_json::Value {
+    let fields = ["origin", "plan", "sum", "pad"];
+    fields.iter().map(|field| payload[*field].clone()).collect()
 }
 
 #[test]

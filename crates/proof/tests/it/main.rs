@@ -9,8 +9,10 @@
 mod queue;
 mod run;
 
+use std::collections::BTreeMap;
+
 use queue::Bug;
-use windlass_proof::check::Report;
+use windlass_proof::check::{RULES, Report};
 use windlass_proof::workload::Mix;
 
 /// Runs of a correct queue, and at most with each bug.
@@ -25,13 +27,22 @@ fn report(seed: u64, bug: Option<Bug>) -> Report {
 #[test]
 fn runs_of_a_correct_queue_are_clean() {
     let mut faults = 0;
+    let mut judged = BTreeMap::new();
     for seed in 0..SEEDS {
         let report = report(seed, None);
         assert!(report.is_clean(), "seed {seed}: {report}");
         assert!(report.coverage.attempts > 100, "seed {seed}: {report}");
         faults += report.coverage.faults;
+        for (rule, count) in report.coverage.judged {
+            *judged.entry(rule).or_insert(0) += count;
+        }
     }
     assert!(faults > SEEDS, "{faults}");
+    assert_eq!(judged.len(), RULES.len());
+    assert!(
+        judged.values().all(|count| *count > 0),
+        "every rule had something to judge: {judged:?}"
+    );
 }
 
 #[test]
@@ -58,6 +69,13 @@ fn every_planted_bug_is_found_by_its_rule() {
         (Bug::RunsExpired, "expired"),
         (Bug::AcceptsLateOwners, "fence"),
         (Bug::Miscounts, "counts"),
+        (Bug::DamagesPayloads, "payload"),
+        (Bug::ForgetsDeletes, "deleted"),
+        (Bug::IgnoresSuspends, "suspended"),
+        (Bug::PassesOver, "fairness"),
+        (Bug::ForgetsRounds, "round"),
+        (Bug::RunsFamiliesTogether, "family"),
+        (Bug::LeavesParents, "stuck"),
     ];
     for (bug, rule) in bugs {
         let finds = |seed| report(seed, Some(bug)).totals.iter().any(|(name, _)| *name == rule);

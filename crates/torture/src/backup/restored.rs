@@ -98,9 +98,10 @@ fn play(site: &Site, handlers: &Handlers, mix: &Mix) -> Result<Vec<String>> {
     }
     let mut closing = Closing::new(site, handlers, "closing", &mix.tenants)?;
     thread::scope(|scope| {
+        let ending = site.ending();
         let workers = workers.into_iter().map(|it| scope.spawn(|| it.run())).collect();
         let left = closing.drain();
-        site.end();
+        drop(ending);
         run::joined(workers)?;
         let left = left?;
         closing.list()?;

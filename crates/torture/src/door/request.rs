@@ -10,6 +10,8 @@ use super::{flaw, time};
 const MS_NS: u64 = 1_000_000;
 /// Requests that are built quickly enough to name a time of the wall clock.
 const ABSOLUTE_BYTES_MAX: u64 = 64 * 1024;
+/// Jobs that a daemon claims for a context at once.
+const HANDLER_BATCH: u32 = 5;
 /// A claim that finds nothing waits for so long.
 const CLAIM_WAIT: &str = "400ms";
 
@@ -29,7 +31,7 @@ impl Handlers {
     /// A version of the handler; they differ only in their number.
     fn version(&self, version: u32) -> Value {
         let body = format!("# version {version}\n{}", self.source);
-        let options = json!({"batch": 10, "contexts": 2});
+        let options = json!({"batch": HANDLER_BATCH, "contexts": 2});
         json!({"lang": "python", "body": body, "options": options})
     }
 }

@@ -3,19 +3,18 @@
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::Signal;
 use serde_json::Value;
 use windlass_proof::history::{FaultKind, Target};
 use windlass_proof::workload::PlannedFault;
 
+use super::probe::Probe;
 use super::process::again_after;
 use super::{Count, Injector};
 use crate::daemon::Daemon;
 use crate::disk::Disk;
-use crate::door::connect;
 use crate::layer::Trouble;
-use crate::site::Site;
 
 /// One of so many power cuts is followed by another one while the daemons recover.
 const AGAIN_EVERY: u64 = 4;
@@ -26,8 +25,8 @@ const CUT_EVERY: u64 = 2;
 const LEAVE_EVERY: u64 = 2;
 /// How long they may then take to work again.
 const GO_ON_TIME_MAX: Duration = Duration::from_secs(30);
-/// An add that needs only the journal is acknowledged in this time, on a busy machine.
-const ADD_TIME_MAX: Duration = Duration::from_secs(2);
+/// An add that needs only the journal is acknowledged in this time, on a slow machine.
+const ADD_TIME_MAX: Duration = Duration::from_secs(20);
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// What the store says if only a restart helps (`store-sqlite`, `doubt`).
 const RESTART_WORDS: &str = "until every daemon that uses it has been restarted";
@@ -99,20 +98,31 @@ impl Injector<'_> {
         self.recover("a disk that hung")
     }
 
-    /// Adds need only the journal, so each daemon must acknowledge one meanwhile.
+    /// Adds need only the journal, so each daemon must acknowledge one meanwhile. On a slow
+    /// machine, the store hangs until they have, or for longer than any add takes.
     fn hang_store(&mut self, planned: &PlannedFault) -> Result<()> {
+        let daemons = 0..self.daemons.len();
+        let probes: Vec<Probe> = daemons.map(|it| self.probe(it)).collect::<Result<_>>()?;
         self.disk()?.set(Trouble::StoreHang)?;
         let site = self.site;
-        let silent = std::thread::scope(|scope| {
-            let numbers = 0..self.daemons.len();
-            let adds: Vec<_> = numbers.map(|it| scope.spawn(move || adds_one(site, it))).collect();
+        let (in_time, answers) = std::thread::scope(|scope| {
+            let adds: Vec<_> = probes.iter().map(|it| scope.spawn(|| it.send(site))).collect();
+            let until = site.now_ns() + ADD_TIME_MAX.as_nanos() as u64;
             self.hold(planned);
-            let ended: Vec<bool> = adds.iter().map(ScopedJoinHandle::is_finished).collect();
+            while !adds.iter().all(ScopedJoinHandle::is_finished) && site.now_ns() < until {
+                std::thread::sleep(LOOK_PAUSE);
+            }
+            let in_time: Vec<bool> = adds.iter().map(ScopedJoinHandle::is_finished).collect();
             self.disk()?.set(Trouble::None)?;
-            let added = adds.into_iter().map(|add| add.join().unwrap_or(false));
-            anyhow::Ok(ended.into_iter().zip(added).filter(|both| *both != (true, true)).count())
+            let answers = adds.into_iter().map(|add| add.join().map_err(|_| anyhow!("a panic")));
+            anyhow::Ok((in_time, answers.collect::<Result<Vec<_>>>()?))
         })?;
-        if silent > 0 && planned.for_ns >= ADD_TIME_MAX.as_nanos() as u64 {
+        let mut silent = 0;
+        for ((probe, in_time), answer) in probes.iter().zip(in_time).zip(answers) {
+            let acknowledged = self.probed(probe, answer)?;
+            silent += usize::from(!(acknowledged && in_time));
+        }
+        if silent > 0 {
             let what = format!("{silent} daemons acknowledged no add while only the store hung");
             self.done.problems.push(what);
         }
@@ -182,13 +192,6 @@ impl Injector<'_> {
     fn disk(&self) -> Result<&Disk> {
         self.disk.as_ref().context("the run has no disk of its own")
     }
-}
-
-/// Whether a daemon acknowledges an add, of a tenant that the history does not have.
-fn adds_one(site: &Site, daemon: usize) -> bool {
-    let answer = connect(site, daemon)
-        .and_then(|mut open| open.call("POST", "/v1/probe/jobs/probe", &[], b"added").ok());
-    answer.is_some_and(|answer| answer.status / 100 == 2)
 }
 
 /// One that has ended says with that that it needs a restart.

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
@@ -14,33 +15,54 @@ use super::{Count, Injector};
 /// Longest torn tail.
 const TAIL_BYTES_MAX: u64 = 4096;
 const BATCH: &[u8] = b"\n#:Batch ";
+/// Kills of a daemon until its journal has something that can be torn or damaged.
+const JOURNAL_TRIES_MAX: u32 = 4;
+/// In this time, clients fill it.
+const WORK_TIME: Duration = Duration::from_secs(1);
 
 impl Injector<'_> {
     /// Something was being written when the daemon died, and is not complete.
     pub(super) fn tear_tail(&mut self, number: usize, planned: &PlannedFault) -> Result<()> {
-        self.daemons[number].end(Signal::KILL, &mut self.witness)?;
-        if let Some(journal) = Journal::without_owner(&self.site.data_dir()) {
-            let mut file = File::options().append(true).open(journal.newest_segment()?)?;
-            let bytes = planned.draw % TAIL_BYTES_MAX + 1;
-            let mut random = fastrand::Rng::with_seed(planned.draw);
-            let zeros = random.bool();
-            let tail: Vec<u8> = (0..bytes).map(|_| if zeros { 0 } else { random.u8(..) }).collect();
-            file.write_all(&tail)?;
+        let torn = self.with_journal(number, |journal| journal.tear(planned.draw))?;
+        if torn.is_some() {
             self.done.add(Count::TornTails);
+            self.hold(planned);
+            self.start(number)?;
         }
-        self.hold(planned);
-        self.start(number)
+        Ok(())
+    }
+
+    /// Kills a daemon and does something to a journal that nobody has. If there is none for it,
+    /// such as right after another fault, the daemon works for a while before the next try. Without
+    /// a result, it is up again.
+    fn with_journal<T>(
+        &mut self,
+        number: usize,
+        act: impl Fn(&Journal) -> Option<T>,
+    ) -> Result<Option<T>> {
+        for attempt in 0..JOURNAL_TRIES_MAX {
+            if attempt > 0 {
+                self.wait_until(self.site.now_ns() + WORK_TIME.as_nanos() as u64)?;
+            }
+            self.daemons[number].end(Signal::KILL, &mut self.witness)?;
+            let journal = Journal::without_owner(&self.site.data_dir());
+            let done = journal.as_ref().and_then(&act);
+            // Unlocked, so that its daemon gets it.
+            drop(journal);
+            if done.is_some() {
+                return Ok(done);
+            }
+            self.start(number)?;
+        }
+        Ok(None)
     }
 
     /// A bit flips in the middle of a journal. That must be noticed: nothing of it may be used or
     /// dropped. Then it flips back, as a repair.
     pub(super) fn damage_journal(&mut self, number: usize, planned: &PlannedFault) -> Result<()> {
-        self.daemons[number].end(Signal::KILL, &mut self.witness)?;
-        let journal = Journal::without_owner(&self.site.data_dir());
-        let damage = journal.as_ref().and_then(|journal| journal.flip(planned.draw));
-        let Some(damage) = damage else { return self.start(number) };
+        let damage = self.with_journal(number, |journal| journal.flip(planned.draw))?;
+        let Some(damage) = damage else { return Ok(()) };
         self.done.add(Count::DamagedJournals);
-        drop(journal);
         self.hold(planned);
         self.daemons[number].start(&mut self.witness)?;
         if !self.notices(|injector| injector.sees(number, &damage)) {
@@ -98,6 +120,16 @@ impl Journal {
         // Some journals of the run cannot be read on purpose (see `plant`).
         let segments = files.filter(|path| is_segment(path) && path.is_file());
         segments.max().context("the journal has no segment")
+    }
+
+    /// Appends what could be a write that was not completed.
+    fn tear(&self, draw: u64) -> Option<()> {
+        let mut file = File::options().append(true).open(self.newest_segment().ok()?).ok()?;
+        let bytes = draw % TAIL_BYTES_MAX + 1;
+        let mut random = fastrand::Rng::with_seed(draw);
+        let zeros = random.bool();
+        let tail: Vec<u8> = (0..bytes).map(|_| if zeros { 0 } else { random.u8(..) }).collect();
+        file.write_all(&tail).ok()
     }
 
     /// Flips a bit in the body of a batch that is not the last; `None` if there is no such batch.

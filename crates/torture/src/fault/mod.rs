@@ -6,12 +6,14 @@
 //! | `disk` | what happens to the disk of all daemons |
 //! | `journal` | torn and damaged journals |
 //! | `clock` | steps of the daemons' clock |
+//! | `probe` | adds that daemons must acknowledge while their store hangs |
 //! | `done` | figures |
 
 mod clock;
 mod disk;
 mod done;
 mod journal;
+mod probe;
 mod process;
 
 use std::process::ExitStatus;
@@ -20,7 +22,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::process::Signal;
 use windlass_proof::history::{Event, FaultKind, Target};
-use windlass_proof::workload::{Aim, FaultMix, PlannedFault, fault_plan};
+use windlass_proof::workload::{Aim, FaultMix, PlannedFault, calm_at, fault_plan};
 
 use crate::clock::Clock;
 use crate::daemon::{Daemon, LEASE};
@@ -28,14 +30,41 @@ use crate::disk::Disk;
 use crate::site::{Site, Witness};
 
 pub(crate) use done::{Count, Done};
+pub(crate) use probe::PROBE_TENANT;
 
 /// Longest pause between two faults.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
+/// Once in a run that is long enough, nothing happens for so long: the reach of the last fault, the
+/// longest time until a next round, and some more of these.
+const CALM: Duration = Duration::from_secs(25);
 /// Faults in one run.
 const FAULTS_MAX: usize = 100_000;
 /// What daemons must notice, they notice in this time.
 const NOTICE_TIME_MAX: Duration = Duration::from_secs(30);
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is done in a run, and when.
+pub(crate) struct Plan {
+    busy: Duration,
+    faults: Vec<PlannedFault>,
+    /// When nothing happens for a while.
+    calm_at_ns: Option<u64>,
+}
+
+impl Plan {
+    /// The plan of a run of this length, with these kinds.
+    pub(crate) fn new(site: &Site, kinds: &[FaultKind], busy: Duration) -> Plan {
+        let daemons = u32::try_from(site.daemon_count()).unwrap_or(1);
+        let (busy_ns, lease_ns) = (busy.as_nanos() as u64, LEASE.as_nanos() as u64);
+        let mut mix = FaultMix::of(|kind| kinds.contains(kind), daemons, busy_ns, lease_ns);
+        mix.pause_ns_max = PAUSE_MAX.as_nanos() as u64;
+        mix.calm_ns = CALM.as_nanos() as u64;
+        mix.faults_max = FAULTS_MAX;
+        mix.each_first = true;
+        let faults = fault_plan(site.seed, &mix);
+        Plan { busy, faults, calm_at_ns: calm_at(site.seed, &mix) }
+    }
+}
 
 pub(crate) struct Injector<'a> {
     site: &'a Site,
@@ -63,24 +92,16 @@ impl<'a> Injector<'a> {
         Ok(injector)
     }
 
-    /// The plan of a run of this length, with these kinds.
-    pub(crate) fn plan(site: &Site, kinds: &[FaultKind], busy: Duration) -> Vec<PlannedFault> {
-        let daemons = u32::try_from(site.daemon_count()).unwrap_or(1);
-        let (busy_ns, lease_ns) = (busy.as_nanos() as u64, LEASE.as_nanos() as u64);
-        let mut mix = FaultMix::of(|kind| kinds.contains(kind), daemons, busy_ns, lease_ns);
-        mix.pause_ns_max = PAUSE_MAX.as_nanos() as u64;
-        mix.faults_max = FAULTS_MAX;
-        mix.each_first = true;
-        fault_plan(site.seed, &mix)
-    }
-
     /// Carries out the plan. Times are since now; what starting takes delays the rest.
-    pub(crate) fn run(&mut self, plan: &[PlannedFault], busy: Duration) -> Result<()> {
-        let from = self.site.now_ns();
-        let mut late = 0;
-        for fault in plan {
+    pub(crate) fn run(&mut self, plan: &Plan) -> Result<()> {
+        let (from, busy_ns) = (self.site.now_ns(), plan.busy.as_nanos() as u64);
+        let (mut late, mut calm_at_ns) = (0, plan.calm_at_ns);
+        for fault in &plan.faults {
+            if let Some(calm_ns) = calm_at_ns.take_if(|at_ns| *at_ns <= fault.at_ns) {
+                self.rest(from + calm_ns + late)?;
+            }
             let due = fault.at_ns + late;
-            if due > busy.as_nanos() as u64 {
+            if due > busy_ns {
                 break;
             }
             self.wait_until(from + due)?;
@@ -88,11 +109,24 @@ impl<'a> Injector<'a> {
             self.carry_out(fault)?;
             late += (self.site.now_ns() - began).saturating_sub(fault.for_ns);
         }
-        self.wait_until(from + busy.as_nanos() as u64)?;
+        // Not left out, even if faults took so long that there is no time left.
+        if let Some(calm_ns) = calm_at_ns {
+            self.rest(from + (calm_ns + late).min(busy_ns))?;
+        }
+        self.wait_until(from + busy_ns)?;
         match self.clock.as_ref().map_or(0, Clock::step_to_latest) {
             0 => Ok(()),
             by_ms => self.step_clock(by_ms),
         }
+    }
+
+    /// Nothing happens for a while, from this time on.
+    fn rest(&mut self, at_ns: u64) -> Result<()> {
+        self.wait_until(at_ns)?;
+        self.site.set_calm(true);
+        let rested = self.wait_until(self.site.now_ns() + CALM.as_nanos() as u64);
+        self.site.set_calm(false);
+        rested
     }
 
     pub(crate) fn wait_until(&mut self, at_ns: u64) -> Result<()> {
@@ -186,6 +220,15 @@ impl<'a> Injector<'a> {
         for status in statuses.iter().filter(|status| !status.success()) {
             self.done.problems.push(format!("a daemon was terminated: {status}"));
         }
-        Ok(self.done)
+        Ok(std::mem::take(&mut self.done))
+    }
+}
+
+/// After an error, daemons may wait for a disk that hangs, and cannot end before it answers.
+impl Drop for Injector<'_> {
+    fn drop(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.end_trouble();
+        }
     }
 }

@@ -13,6 +13,8 @@ use crate::daemon::Daemon;
 
 /// One of so many kills is followed by another one while the daemon recovers.
 const AGAIN_EVERY: u64 = 4;
+/// A context is at most so far below its daemon.
+const DEPTH_MAX: usize = 4;
 /// Longest time until that.
 const AGAIN_MS_MAX: u64 = 300;
 
@@ -77,22 +79,35 @@ impl Injector<'_> {
         self.ended(fault)
     }
 
-    /// Contexts that are alive, by the names of their histories.
+    /// Contexts that are alive, by the names of their histories, which they keep open. In a cell, a
+    /// context has another number than outside, and is further below its daemon.
     fn contexts(&self) -> Vec<(Pid, String)> {
-        let parents: Vec<u32> = self.daemons.iter().filter_map(Daemon::pid).collect();
-        let files = fs::read_dir(self.site.history_dir()).into_iter().flatten().flatten();
-        let alive = files.filter_map(|file| {
-            let name = file.file_name().into_string().ok()?;
-            let name = name.strip_prefix("context-")?.to_owned();
-            let pid: i32 = name.split('-').next()?.parse().ok()?;
-            parents.contains(&parent_of(pid)?).then_some((Pid::from_raw(pid)?, name))
-        });
-        let mut alive: Vec<(Pid, String)> = alive.collect();
-        // A number may be used again, and its latest owner is the one that is alive.
-        alive.sort_by(|one, other| other.1.cmp(&one.1));
-        alive.dedup_by_key(|context| context.0);
-        alive
+        let daemons: Vec<u32> = self.daemons.iter().filter_map(Daemon::pid).collect();
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = processes.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
+        let own = numbers.filter(|pid| is_below(*pid, &daemons));
+        let contexts = own.filter_map(|pid| Some((Pid::from_raw(pid)?, history_of(pid)?)));
+        let mut contexts: Vec<(Pid, String)> = contexts.collect();
+        contexts.sort_by(|one, other| one.1.cmp(&other.1));
+        contexts
     }
+}
+
+/// Whether one of these is its parent, or a parent of that, and so on.
+fn is_below(pid: i32, ancestors: &[u32]) -> bool {
+    let parents = std::iter::successors(Some(pid), |pid| parent_of(*pid)?.try_into().ok());
+    let mut above = parents.skip(1).take(DEPTH_MAX);
+    above.any(|pid| u32::try_from(pid).is_ok_and(|pid| ancestors.contains(&pid)))
+}
+
+/// The name of the history that a context writes.
+fn history_of(pid: i32) -> Option<String> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let mut names = files.filter_map(|file| {
+        let target = fs::read_link(file.path()).ok()?;
+        Some(target.file_name()?.to_str()?.strip_prefix("context-")?.to_owned())
+    });
+    names.next()
 }
 
 /// The pause between a start and another kill.

@@ -90,6 +90,7 @@ mod tests {
 
     use super::*;
     use crate::disk;
+    use crate::guard::Guard;
 
     /// A layer over a folder, as the run uses it.
     fn with_layer(test: impl FnOnce(&Path, &Layer)) {
@@ -99,6 +100,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("disk");
+        let _guard = Guard::of_mount(&place, &dir.path().join("none")).unwrap();
         let layer = Layer::mount(&dir.path().join("under"), &place).unwrap();
         test(&place, &layer);
         drop(layer);

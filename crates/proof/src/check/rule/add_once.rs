@@ -54,6 +54,9 @@ fn duplicates(
     found: &mut Findings,
 ) {
     let seen = ledger.origins.get(&Origin::Add { mark, index });
+    if seen.is_some() {
+        found.judge();
+    }
     let mut ids: Vec<JobId> = seen.into_iter().flatten().copied().collect();
     if !keyed {
         // Also those whose payload nobody has read. A unique key returns jobs of other adds.

@@ -19,6 +19,9 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
             if !end.how.is_final() || !binding {
                 continue;
             }
+            if end.span.done.is_some() {
+                found.judge();
+            }
             if let Some(hold) = first_after(ledger, account, end, terms) {
                 let evidence =
                     [ledger.end_evidence(account, end), ledger.hold_evidence(account, hold)];

@@ -54,6 +54,7 @@ fn sweep(
         while held.peek().is_some_and(|Reverse((until, ..))| !terms.before(now, *until)) {
             held.pop();
         }
+        found.judge();
         let until = ledger.certain_until(account, hold, terms);
         held.push(Reverse((until, start.account, start.hold)));
         if held.len() > most {

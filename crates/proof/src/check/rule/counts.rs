@@ -23,7 +23,11 @@ pub(super) fn check(ledger: &Ledger, _: &Terms, found: &mut Findings) {
     for (moment, of, state, count) in &ledger.counted {
         let jobs = listed.get(&(of.0, *state)).copied().unwrap_or(0);
         let of = &ledger.types[of.0];
-        if !ledger.listed.contains(&of.tenant) || jobs == *count {
+        if !ledger.listed.contains(&of.tenant) {
+            continue;
+        }
+        found.judge();
+        if jobs == *count {
             continue;
         }
         let (tenant, name) = (ledger.names.text(of.tenant), ledger.names.text(of.name));

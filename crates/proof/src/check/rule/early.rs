@@ -30,6 +30,9 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
             let due = sent_at.saturating_add(add.delay_ns);
             let same_clock = ledger.faults.clock_moved_ns(0, hold.began.at) == 0;
             let delayed = add.delay_ns > 0 && same_clock;
+            if delayed {
+                found.judge();
+            }
             if delayed && before(ledger, account, (sent_at, due), hold, terms) {
                 let evidence = [
                     Evidence::new(add.span.sent, "its add was sent"),
@@ -58,6 +61,9 @@ fn retried(
     let touched = ledger.faults.touch(first, first.asked.at, second.began.at)
         || ledger.may_be_stale(account, second, terms);
     let due = asked_at.saturating_add(pause_ns);
+    if !touched {
+        found.judge();
+    }
     if !touched && before(ledger, account, (first.asked.at, due), second, terms) {
         let evidence =
             [ledger.hold_evidence(account, first), ledger.hold_evidence(account, second)];

@@ -12,6 +12,10 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     for account in &ledger.accounts {
         let Some((from, until)) = lifetime(ledger, account) else { continue };
         let late = |hold: &&Hold| terms.before(until, hold.not_before(terms));
+        let over = terms.before(until, ledger.end_at) && account.reruns.is_empty();
+        if over && ledger.faults.clock_moved_ns(0, until) == 0 {
+            found.judge();
+        }
         let Some(hold) = account.holds.iter().find(late) else { continue };
         let began = hold.began.at;
         if account.may_have_rerun(from, began) || ledger.faults.clock_moved_ns(0, began) > 0 {

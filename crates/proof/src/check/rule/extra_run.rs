@@ -9,9 +9,9 @@
 //! - a fault touched the earlier holder from its begin on, with a lease added to the fault's end,
 //! - the later holder is stale: a fault, a cancel or a retry had taken the job from it.
 //!
-//! A handler's run that ended for good is stored within a lease, unless a fault is under way, or
-//! another daemon is stopped, which may hold the store's lock then. What comes later is no reason,
-//! except a fault that may undo what was not synced.
+//! A handler's run that ended for good is stored within `stored_ns`, unless a fault is under way,
+//! or another daemon is stopped, which may hold the store's lock then. What comes later is no
+//! reason, except a fault that may undo what was not synced.
 //!
 //! Cannot see: attempts that no witness wrote down; which of several reasons it was. One fault
 //! explains any number of runs within its reach.
@@ -28,6 +28,9 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
         for pair in account.holds.windows(2) {
             let (first, second) = (&pair[0], &pair[1]);
             let counted = once || is_again(ledger, account, first, second);
+            if counted {
+                found.judge();
+            }
             let crossed = second.token.is_some() && second.token < first.token;
             let explained = explained(ledger, account, first, second, terms)
                 || (crossed && explained(ledger, account, second, first, terms));
@@ -74,11 +77,12 @@ fn explained(
 fn stored_by(ledger: &Ledger, hold: &Hold, terms: &Terms) -> u64 {
     let ended = hold.ended.filter(|_| hold.status.is_some_and(ends_job));
     let Some(ended) = ended else { return u64::MAX };
-    let mut by = ended.at.saturating_add(terms.lease_ns);
+    let within_ns = terms.stored_ns.unwrap_or(terms.lease_ns);
+    let mut by = ended.at.saturating_add(within_ns);
     while let Some(over) = ledger.faults.stops_over(ended.at, by)
-        && over.saturating_add(terms.lease_ns) > by
+        && over.saturating_add(within_ns) > by
     {
-        by = over.saturating_add(terms.lease_ns);
+        by = over.saturating_add(within_ns);
     }
     by
 }

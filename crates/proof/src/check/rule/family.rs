@@ -16,6 +16,9 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
         let Some(add) = ledger.add_of(child).filter(|add| add.key.is_none()) else { continue };
         let parent = add.parent.and_then(|id| ledger.account(id));
         let Some(parent) = parent.filter(|parent| parent.reruns.is_empty()) else { continue };
+        if !parent.holds.is_empty() && !child.holds.is_empty() {
+            found.judge();
+        }
         if let Some((one, other)) = together(ledger, parent, child, terms) {
             let what = format!("job {} and its parent {} ran together", child.id, parent.id);
             report(ledger, (parent, one), (child, other), what, found);

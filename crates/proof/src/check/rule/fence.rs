@@ -29,6 +29,7 @@ fn obeyed(
     found: &mut Findings,
 ) {
     let Some(done) = span.done else { return };
+    found.judge();
     let newer = |hold: &&Hold| {
         hold.token.is_some_and(|other| other > token)
             && terms.before(hold.began.at, span.sent.at)

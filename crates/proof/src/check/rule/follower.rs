@@ -57,6 +57,7 @@ fn then(ledger: &Ledger, account: &Account, all_known: bool, found: &mut Finding
         return;
     }
     let Some(seen) = account.seen().filter(|_| is_simple(ledger, account)) else { return };
+    found.judge();
     let none = !ledger.origins.contains_key(&Origin::Then { of: account.id });
     if seen.state == State::Finished && none && all_known {
         let what = format!("job {} finished, and nothing follows it", account.id);
@@ -76,6 +77,7 @@ fn emits(ledger: &Ledger, account: &Account, all_known: bool, found: &mut Findin
     let good = |hold: &&Hold| hold.status.is_some_and(ends_job);
     let least = account.holds.iter().filter(good).map(|hold| hold.emitted).min().unwrap_or(0);
     for index in 0..most {
+        found.judge();
         let emitted = jobs_of(ledger, Origin::Emit { of: account.id, index });
         let what = match account.seen() {
             _ if emitted.len() > 1 => "entered more than once",

@@ -21,6 +21,7 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     for ((_, key), mut adds) in keys {
         adds.retain(|add| lived(ledger, add));
         let Some((first, others)) = adds.split_first() else { continue };
+        others.iter().for_each(|_| found.judge());
         for other in others.iter().filter(|other| other.ids != first.ids) {
             if may_be_forgotten(ledger, first, other, terms) {
                 continue;

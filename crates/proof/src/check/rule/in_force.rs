@@ -78,6 +78,7 @@ fn last(ledger: &Ledger, account: &Account, end: &End, found: &mut Findings) {
         return;
     }
     let Some(seen) = account.seen() else { return };
+    found.judge();
     let expected = match end.how {
         How::Finish(status) if status / 100 == 2 => State::Finished,
         How::Finish(_) | How::BedrockFail => State::Failed,

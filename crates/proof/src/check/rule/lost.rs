@@ -22,6 +22,7 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
         if !account.acknowledged && !ended {
             continue;
         }
+        found.judge();
         match account.seen() {
             Some(_) => differs(ledger, account, found),
             None if !ledger.is_listed(account) => {

@@ -10,8 +10,11 @@
 //! | `token` | the tokens of a job grow |
 //! | `extra_run` | each run beyond the first is explained |
 //! | `in_force` | an acknowledged finish or cancel is in force, once |
+//! | `deleted` | a deleted job is gone |
+//! | `suspended` | nothing of a suspended type starts |
 //! | `follower` | what follows a job, or was emitted by it, enters once |
 //! | `add_once` | an add adds its jobs once |
+//! | `payload` | the payload of a job is that of its add |
 //! | `refused` | a refused request has no effect |
 //! | `idempotency` | one idempotency key means one set of jobs |
 //! | `unique` | a unique key has one live holder |
@@ -31,6 +34,7 @@ mod add_once;
 mod after_end;
 mod concurrency;
 mod counts;
+mod deleted;
 mod early;
 mod expired;
 mod extra_run;
@@ -43,11 +47,13 @@ mod in_force;
 mod lost;
 mod order;
 mod overlap;
+mod payload;
 mod rate;
 mod refused;
 mod round;
 mod segment;
 mod stuck;
+mod suspended;
 mod token;
 mod unique;
 mod whole;
@@ -65,7 +71,7 @@ pub struct Rule {
     pub(super) check: fn(&Ledger, &Terms, &mut Findings),
 }
 
-pub static RULES: [Rule; 23] = [
+pub static RULES: [Rule; 26] = [
     Rule { name: "whole", promise: "The history itself is whole.", check: whole::check },
     Rule {
         name: "lost",
@@ -103,6 +109,16 @@ pub static RULES: [Rule; 23] = [
         check: in_force::check,
     },
     Rule {
+        name: "deleted",
+        promise: "A job whose delete was acknowledged is gone.",
+        check: deleted::check,
+    },
+    Rule {
+        name: "suspended",
+        promise: "No job of a suspended type starts.",
+        check: suspended::check,
+    },
+    Rule {
         name: "follower",
         promise: "What follows a job or was emitted by it enters once, if the job ended well.",
         check: follower::check,
@@ -111,6 +127,11 @@ pub static RULES: [Rule; 23] = [
         name: "add_once",
         promise: "An add adds each of its jobs once, with its own payload.",
         check: add_once::check,
+    },
+    Rule {
+        name: "payload",
+        promise: "The payload of an acknowledged job is that of its add, wherever it is read.",
+        check: payload::check,
     },
     Rule { name: "refused", promise: "A refused request has no effect.", check: refused::check },
     Rule {

@@ -110,6 +110,9 @@ fn compare(
     found: &mut Findings,
 ) {
     let in_turn = later.account.reruns.is_empty();
+    if earlier.undisturbed && in_turn {
+        found.judge();
+    }
     if earlier.undisturbed && in_turn && terms.before(later.start.began.at, earlier.start.asked.at)
     {
         let ids = [earlier.account.id, later.account.id];

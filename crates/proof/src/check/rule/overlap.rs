@@ -15,6 +15,9 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
             if ledger.may_be_stale(account, hold, terms) {
                 continue;
             }
+            if longest.is_some() {
+                found.judge();
+            }
             if let Some((until, other)) = longest
                 && terms.before(hold.began.at, until)
             {

@@ -68,6 +68,7 @@ fn windows(
     let allowed_by = |at: u64| rate * (at as f64 / 1e9);
     let mut best: Option<(f64, usize)> = None;
     for (index, start) in starts.iter().enumerate() {
+        found.judge();
         let term = index as f64 - allowed_by(from[index]);
         if best.is_none_or(|(smallest, _)| term < smallest) {
             best = Some((term, index));

@@ -31,6 +31,7 @@ fn adds(ledger: &Ledger, found: &mut Findings) {
         }
     }
     for (mark, add) in marks.into_iter().filter(|(_, add)| add.refused) {
+        found.judge();
         for index in 0..add.count {
             let Some(ids) = ledger.origins.get(&Origin::Add { mark, index }) else { continue };
             let accounts = ids.iter().filter_map(|id| ledger.account(*id));
@@ -48,6 +49,7 @@ fn adds(ledger: &Ledger, found: &mut Findings) {
 fn results(ledger: &Ledger, found: &mut Findings) {
     for account in ledger.accounts.iter().filter(|account| !account.refused.is_empty()) {
         let Some(result) = account.seen().and_then(|seen| seen.result.as_deref()) else { continue };
+        found.judge();
         if account.ends.iter().any(|end| end.data.as_deref() == Some(result)) {
             continue;
         }

@@ -1,30 +1,53 @@
 //! A job that repeats comes due again: after the end of a round, its next one begins within
-//! `round_max_ns`, or a client ends or changes the job before that.
+//! `round_max_ns`, or a client ends or changes the job before that. Waiting in line is no breach,
+//! so it takes a younger job of the type, added when the next round was due and started within that
+//! time: the line has come past the job. A daemon claims a batch as a whole, so for runs of
+//! handlers it may be later by `claim_ahead_ns`.
 //!
 //! Checked for rounds that ended well, in times without a fault, without a change of the type and
-//! while it has no limit, for jobs that do not expire.
+//! while it has no limit, for jobs of ordinary priority that do not expire.
 //!
 //! Cannot see: rounds of which no witness wrote the end down; times between two rounds that are
-//! shorter than the bound; the exact time of a round.
+//! shorter than the bound; the exact time of a round; types to which nobody adds anything.
+
+use std::collections::BTreeMap;
 
 use crate::check::{Evidence, Findings, Terms};
 use crate::ledger::{Account, Door, Hold, Ledger, ends_job};
 
-use super::fairness::is_limited;
+use super::fairness::is_changed;
+
+/// By type: when jobs were added that wait in line without further conditions, and when they
+/// started, in the order of their adds.
+type Lines = BTreeMap<usize, Vec<(u64, u64)>>;
 
 pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
     let Some(most) = terms.round_max_ns else { return };
+    let lines = lines(ledger);
     for account in ledger.accounts.iter().filter(|account| ledger.certainly_repeats(account)) {
-        if ledger.add_of(account).is_none_or(|add| add.expires_ns.is_some()) {
+        let of_form = ledger.add_of(account);
+        if of_form.is_none_or(|add| add.expires_ns.is_some() || add.priority.is_some()) {
             continue;
         }
         for (number, hold) in account.holds.iter().enumerate() {
             let Some(ended_at) = ended_well_at(account, hold) else { continue };
-            let next = account.holds.get(number + 1).map(|next| next.asked.at);
+            let handled = hold.door == Door::Handler;
+            let ahead = if handled { terms.claim_ahead_ns } else { 0 };
+            let by = ended_at.saturating_add(most).saturating_add(ahead);
             // A run may begin up to a lease after a cancel that another daemon acknowledged.
             let from = hold.asked.at.saturating_sub(terms.lease_ns);
-            let until = next.unwrap_or(ledger.end_at).min(touched_at(account, from));
-            if until.saturating_sub(ended_at) > most && is_calm(ledger, account, hold, until) {
+            let known_until = ledger.end_at.min(touched_at(account, from));
+            let due_at = ended_at.saturating_add(terms.round_interval_ns);
+            let passed_by = by.saturating_sub(ahead);
+            let decided = known_until > by
+                && is_calm(ledger, account, hold, by)
+                && is_passed(&lines, account, due_at, passed_by);
+            if !decided {
+                continue;
+            }
+            found.judge();
+            let next = account.holds.get(number + 1).map(|next| next.asked.at);
+            if next.is_none_or(|next| next > by) {
                 let what = format!("job {} repeats, but did not come due again", account.id);
                 let evidence = ledger.add_evidence(account).into_iter();
                 let evidence = evidence.chain([ledger.hold_evidence(account, hold)]);
@@ -34,6 +57,26 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
             }
         }
     }
+}
+
+fn lines(ledger: &Ledger) -> Lines {
+    let mut lines = Lines::new();
+    for account in ledger.accounts.iter().filter(|account| account.acknowledged) {
+        let add = ledger.add_of(account).filter(|add| add.is_plain() && add.priority.is_none());
+        if let (Some(add), Some(of), Some(first)) = (add, account.of, account.holds.first()) {
+            lines.entry(of.0).or_default().push((add.span.sent.at, first.began.at));
+        }
+    }
+    lines.values_mut().for_each(|line| line.sort_unstable());
+    lines
+}
+
+/// Whether a job of the same type was added after one time and started before the other.
+fn is_passed(lines: &Lines, account: &Account, added_after: u64, started_by: u64) -> bool {
+    let line = account.of.and_then(|of| lines.get(&of.0)).map_or(&[][..], Vec::as_slice);
+    let younger = line.partition_point(|(sent, _)| *sent <= added_after);
+    let before = line[younger..].iter().take_while(|(sent, _)| *sent < started_by);
+    before.into_iter().any(|(_, began)| *began < started_by)
 }
 
 /// When this attempt certainly had ended its round.
@@ -55,11 +98,11 @@ fn touched_at(account: &Account, from: u64) -> u64 {
     later.min().unwrap_or(u64::MAX)
 }
 
+/// Nothing kept the type from its work, and its times are those of the present clock.
 fn is_calm(ledger: &Ledger, account: &Account, hold: &Hold, until: u64) -> bool {
     let from = hold.asked.at;
-    account.of.is_some_and(|of| {
-        let of = &ledger.types[of.0];
-        let changed = of.changes.iter().any(|change| change.may_touch(from, until));
-        !changed && !is_limited(of, until) && !ledger.faults.touch_any(from, until)
-    })
+    let added_at = ledger.add_of(account).map_or(0, |add| add.span.sent.at);
+    let stepped = ledger.faults.clock_moved_ns(added_at, until) > 0;
+    let changed = account.of.is_none_or(|of| is_changed(&ledger.types[of.0], from, until));
+    !stepped && !changed && !ledger.faults.touch_any(from, until)
 }

@@ -17,6 +17,9 @@ pub(super) fn check(ledger: &Ledger, terms: &Terms, found: &mut Findings) {
             ledger.faults.may_have_forgotten(first.not_before(terms), second.began.at)
         };
         let shrunk = shrunk(&holds, terms).filter(|pair| !forgotten(pair));
+        if holds.len() > 1 {
+            found.judge();
+        }
         for (first, second) in twins(&holds).chain(shrunk) {
             report(ledger, account, first, second, found);
         }

@@ -44,6 +44,7 @@ fn second_holder(ledger: &Ledger, adds: &mut [&AddAccount], terms: &Terms, found
             continue;
         }
         let id = add.ids[0];
+        found.judge();
         let revived = ledger.account(id).is_none_or(|account| !account.reruns.is_empty());
         let other = held.iter().flatten().find(|(_, other)| *other != id);
         let Some((until, other)) = other.filter(|_| !revived) else { continue };

@@ -7,6 +7,7 @@ use crate::check::{Evidence, Findings, Terms};
 use crate::ledger::Ledger;
 
 pub(super) fn check(ledger: &Ledger, _: &Terms, found: &mut Findings) {
+    found.judged += ledger.events;
     for (moment, what) in &ledger.oddities {
         found.add([], what.as_str(), [Evidence::new(*moment, what.as_str())]);
     }

@@ -1,7 +1,9 @@
-//! `add_once`, `refused`, `idempotency`, `unique`.
+//! `add_once`, `payload`, `refused`, `idempotency`, `unique`.
 
 use super::story::{NONE, Story, add, cancel, done, ids, plain, refused, retry, seen, unknown};
-use crate::history::{FaultKind, Flaw, Form, Operation, Origin, Seen, State, Target};
+use crate::history::{
+    Answer, Body, Event, FaultKind, Flaw, Form, JobId, Operation, Origin, Seen, State, Target,
+};
 
 const FIRST: Origin = Origin::Add { mark: 70, index: 0 };
 const SECOND: Origin = Origin::Add { mark: 70, index: 1 };
@@ -38,6 +40,48 @@ fn a_job_has_the_payload_of_its_add() {
     };
     assert_eq!(listed(FIRST, SECOND), NONE);
     assert_eq!(listed(SECOND, FIRST), ["add_once"]);
+}
+
+/// A job of an add in this form, whose payload somebody reads.
+fn read(form: Form, bodies: &[Body]) -> Story {
+    let mut story = Story::new();
+    story.request(add(70, 1, None, form), ids(&[1]));
+    bodies.iter().for_each(|body| {
+        story.event(Event::Read { job: JobId(1), body: *body });
+    });
+    story.seen(1, State::Queued);
+    story
+}
+
+#[test]
+fn a_payload_that_was_read_is_whole() {
+    assert_eq!(read(plain(), &[Body::Intact(FIRST), Body::Intact(FIRST)]).broken(), NONE);
+    for wrong in [Body::Other, Body::Empty, Body::Intact(SECOND)] {
+        assert_eq!(read(plain(), &[Body::Intact(FIRST), wrong]).broken(), ["payload"], "{wrong:?}");
+    }
+    let empty = || Form { payload_bytes: 0, ..plain() };
+    assert_eq!(read(empty(), &[Body::Empty]).broken(), NONE);
+    assert_eq!(read(empty(), &[Body::Other]).broken(), ["payload"]);
+    let unique = Form { unique: Some("u".into()), ..plain() };
+    assert_eq!(read(unique, &[Body::Other]).broken(), NONE, "it may be the job of another add");
+}
+
+#[test]
+fn a_bedrock_worker_may_replace_a_payload() {
+    let (tenant, job, data) = ("a".to_owned(), JobId(1), "{}".to_owned());
+    let update = Operation::UpdateJob { tenant, job, data };
+    let updated = |answer: Answer| {
+        let mut story = read(plain(), &[Body::Intact(FIRST)]);
+        story.request(update.clone(), answer);
+        story.event(Event::Read { job: JobId(1), body: Body::Other }).broken()
+    };
+    assert_eq!([done(), unknown()].map(updated), [NONE; 2]);
+    assert_eq!(updated(refused()), ["payload"]);
+    let (tenant, job, data) = ("a".to_owned(), JobId(1), Some("{}".to_owned()));
+    let mut retried = read(plain(), &[]);
+    retried.request(Operation::RetryJob { tenant, job, data }, unknown());
+    retried.event(Event::Read { job: JobId(1), body: Body::Other });
+    assert_eq!(retried.broken(), NONE);
 }
 
 #[test]

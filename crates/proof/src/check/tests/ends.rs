@@ -1,10 +1,10 @@
-//! `lost`, `stuck`, `after_end`, `in_force`, `refused` by result.
+//! `lost`, `stuck`, `after_end`, `in_force`, `deleted`, `refused` by result.
 
 use super::story::{
-    LEASE_MS, MS, NONE, Story, add, cancel, delete, done, finish, ids, plain, refused, retry, seen,
-    unknown,
+    LEASE_MS, MS, NONE, Story, add, cancel, claim_of, claimed, delete, done, finish, ids, plain,
+    refused, retry, seen, unknown,
 };
-use crate::history::{FaultKind, Form, JobId, Operation, Seen, State, Target};
+use crate::history::{Answer, FaultKind, Form, JobId, Operation, Outcome, Seen, State, Target};
 
 #[test]
 fn an_acknowledged_job_that_is_gone_is_lost() {
@@ -100,6 +100,64 @@ fn in_a_drained_run_a_job_that_could_run_is_stuck() {
     let mut open = drained(plain());
     open.terms.drained = false;
     assert_eq!(open.broken(), NONE);
+}
+
+/// Job 1 is paused; job 2 is its child, listed in this state.
+fn waiting_for(child: State) -> Vec<&'static str> {
+    let mut story = Story::new();
+    story.terms.drained = true;
+    story.add(1).claim("w", 1, 5).add_as(2, Form { parent: Some(JobId(1)), ..plain() });
+    story.finish(1, 5, 200).claim("w", 2, 6);
+    story.seen_as(Seen { state: State::Paused, ..seen(1) });
+    story.seen_as(Seen { parent: Some(JobId(1)), state: child, ..seen(2) }).broken()
+}
+
+#[test]
+fn in_a_drained_run_no_parent_waits_for_children_that_are_done() {
+    assert_eq!(waiting_for(State::Finished), ["stuck"]);
+    assert_eq!(waiting_for(State::Cancelled), ["stuck"]);
+    assert_eq!(waiting_for(State::Failed), NONE, "until it is retried, cancelled or deleted");
+    let mut childless = Story::new();
+    childless.terms.drained = true;
+    childless.add(1).claim("w", 1, 5).add_as(2, Form { parent: Some(JobId(1)), ..plain() });
+    childless.finish(1, 5, 200).request(delete(2), done());
+    assert_eq!(childless.seen_as(Seen { state: State::Paused, ..seen(1) }).broken(), ["stuck"]);
+}
+
+#[test]
+fn a_deleted_job_is_gone() {
+    let deleted = |answer| {
+        let mut story = Story::new();
+        story.add(1).request(delete(1), answer);
+        story
+    };
+    assert_eq!(deleted(done()).broken(), NONE);
+    assert_eq!(deleted(done()).seen(1, State::Queued).broken(), ["deleted"]);
+    assert_eq!(deleted(unknown()).seen(1, State::Queued).broken(), NONE);
+    assert_eq!(deleted(done()).claim("w", 1, 5).broken(), ["deleted"]);
+    assert_eq!(deleted(unknown()).claim("w", 1, 5).broken(), NONE);
+    assert_eq!(deleted(done()).request(cancel(1), done()).broken(), ["deleted"]);
+    assert_eq!(deleted(done()).request(cancel(1), refused()).broken(), NONE);
+    let mut crossed = Story::new();
+    let op = crossed.add(1).send("w", claim_of(&["t"]));
+    crossed.request(delete(1), done());
+    crossed.answer(op, Answer::Done(Outcome::Jobs(vec![claimed(1, "t", 5)])));
+    assert_eq!(crossed.broken(), NONE, "it was asked for before");
+}
+
+#[test]
+fn a_handler_may_begin_what_was_deleted_elsewhere_within_a_lease() {
+    let began_after = |ms, faulty: bool| {
+        let mut story = Story::new();
+        story.add(1).request(delete(1), done()).wait(ms);
+        if faulty {
+            story.fault(FaultKind::Stop, "d2", 10);
+        }
+        story.run("d2/c", 1, 1, 200).broken()
+    };
+    assert_eq!(began_after(LEASE_MS - 10, false), NONE);
+    assert_eq!(began_after(LEASE_MS + 10, false), ["deleted"]);
+    assert_eq!(began_after(LEASE_MS + 10, true), NONE);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! `concurrency` and `rate`.
+//! `concurrency`, `rate` and `suspended`.
 
 use super::story::{
     LEASE_MS, MS, NONE, PULL_LEASE_MS, Story, done, limits, refused, release, unknown,
 };
-use crate::history::{DaemonEvent, Event, FaultKind, State, Target};
+use crate::history::{Answer, DaemonEvent, Event, FaultKind, Operation, State, Target};
 
 /// The limit is one at a time.
 fn one_at_a_time() -> Story {
@@ -112,4 +112,45 @@ fn the_time_of_a_handlers_claim_is_not_known_exactly() {
     };
     assert_eq!(started(10), ["rate"]);
     assert_eq!(started(1000), NONE);
+}
+
+fn suspend(suspended: bool) -> Operation {
+    let (tenant, type_name) = ("a".to_owned(), "t".to_owned());
+    match suspended {
+        true => Operation::Suspend { tenant, type_name },
+        false => Operation::Resume { tenant, type_name },
+    }
+}
+
+#[test]
+fn nothing_of_a_suspended_type_starts() {
+    let claimed_after = |requests: &[(bool, Answer)]| {
+        let mut story = Story::new();
+        story.add(1);
+        requests.iter().for_each(|(suspended, answer)| {
+            story.request(suspend(*suspended), answer.clone());
+        });
+        story.claim("w", 1, 5).finish(1, 5, 200).seen(1, State::Finished).broken()
+    };
+    assert_eq!(claimed_after(&[(true, done())]), ["suspended"]);
+    assert_eq!(claimed_after(&[(true, unknown())]), NONE);
+    assert_eq!(claimed_after(&[(true, done()), (false, done())]), NONE);
+    assert_eq!(claimed_after(&[(true, done()), (false, unknown())]), NONE);
+    assert_eq!(claimed_after(&[(true, done()), (false, refused())]), ["suspended"]);
+    assert_eq!(claimed_after(&[(false, unknown()), (true, done())]), NONE, "it may come later");
+    let mut crossed = Story::new();
+    let op = crossed.add(1).send("x", suspend(false));
+    crossed.request(suspend(true), done()).answer(op, done()).claim("w", 1, 5).finish(1, 5, 200);
+    assert_eq!(crossed.seen(1, State::Finished).broken(), NONE, "the resume may have been last");
+}
+
+#[test]
+fn a_handler_may_have_been_claimed_before_its_type_was_suspended() {
+    let begins_after = |ms| {
+        let mut story = Story::new();
+        story.add(1).request(suspend(true), done()).wait(ms).run("d1/c", 1, 1, 200);
+        story.seen(1, State::Finished).broken()
+    };
+    assert_eq!(begins_after(90), NONE, "claimed up to 100 ms ahead");
+    assert_eq!(begins_after(110), ["suspended"]);
 }

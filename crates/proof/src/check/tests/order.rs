@@ -4,7 +4,7 @@ use super::story::{
     MS, NONE, Story, add, began, cancel, claim_of, claimed, done, ids, plain, retry, seen, unknown,
 };
 use crate::history::{
-    Add, Answer, Began, Event, FaultKind, Form, JobId, Operation, Outcome, Seen, State,
+    Add, Answer, Began, Event, FaultKind, Form, JobId, Operation, Outcome, Seen, State, Target,
 };
 
 fn claim_each(story: &mut Story, jobs: &[u64]) -> Vec<&'static str> {
@@ -70,6 +70,14 @@ fn lost_claims_and_faults_leave_the_order_open() {
 fn passing(passed: u64, most: Option<u64>) -> Story {
     let mut story = Story::new();
     story.terms.passed_over_max = most;
+    waiting(&mut story);
+    (100..100 + passed).for_each(|job| taken(&mut story, job, "t"));
+    taken(&mut story, 1, "u");
+    story
+}
+
+/// Job 1 of the type `u` is added.
+fn waiting(story: &mut Story) {
     let other = Add {
         tenant: "a".into(),
         type_name: "u".into(),
@@ -80,17 +88,14 @@ fn passing(passed: u64, most: Option<u64>) -> Story {
         form: plain(),
     };
     story.request(Operation::Add(Box::new(other)), ids(&[1]));
-    let jobs = (100..100 + passed).map(|job| (job, "t")).chain([(1, "u")]);
-    for (job, type_name) in jobs {
-        if job != 1 {
-            story.add(job);
-        }
-        let op = story.send("w", claim_of(&["t", "u"]));
-        story.answer(op, Answer::Done(Outcome::Jobs(vec![claimed(job, type_name, job)])));
-        story.finish(job, job, 200);
-        story.seen_as(Seen { type_name: type_name.into(), ..seen(job) });
-    }
-    story
+}
+
+/// A worker of both types claims and finishes this job.
+fn taken(story: &mut Story, job: u64, type_name: &str) {
+    let op = story.send("w", claim_of(&["t", "u"]));
+    story.answer(op, Answer::Done(Outcome::Jobs(vec![claimed(job, type_name, job)])));
+    story.finish(job, job, 200);
+    story.seen_as(Seen { type_name: type_name.into(), ..seen(job) });
 }
 
 #[test]
@@ -98,6 +103,63 @@ fn a_type_is_not_passed_over_too_often() {
     assert_eq!(passing(10, Some(9)).broken(), ["fairness"]);
     assert_eq!(passing(9, Some(9)).broken(), NONE);
     assert_eq!(passing(10, None).broken(), NONE);
+}
+
+#[test]
+fn a_type_that_was_suspended_or_whose_time_was_ahead_was_not_passed_over() {
+    let of_u = |suspends: bool| {
+        let (tenant, type_name) = ("a".to_owned(), "u".to_owned());
+        match suspends {
+            true => Operation::Suspend { tenant, type_name },
+            false => Operation::Resume { tenant, type_name },
+        }
+    };
+    let passed = |before: &dyn Fn(&mut Story), between: &dyn Fn(&mut Story)| {
+        let mut story = Story::new();
+        story.terms.passed_over_max = Some(9);
+        before(&mut story);
+        waiting(&mut story);
+        between(&mut story);
+        (100..110).for_each(|job| taken(&mut story, job, "t"));
+        story.request(of_u(false), done());
+        taken(&mut story, 1, "u");
+        story.broken()
+    };
+    let suspend = |story: &mut Story| {
+        story.request(of_u(true), done());
+    };
+    assert_eq!(passed(&suspend, &|_| {}), NONE);
+    let back = |story: &mut Story| {
+        let kind = FaultKind::ClockStep { by_ms: -3_600_000 };
+        story.fault_on(kind, Target::All, 1).wait(2000);
+    };
+    assert_eq!(passed(&|_| {}, &back), NONE);
+}
+
+#[test]
+fn many_busy_types_pass_each_other_over() {
+    let passed = |types: u64| {
+        let mut story = Story::new();
+        story.terms.passed_over_max = Some(9);
+        waiting(&mut story);
+        for job in 100..112 {
+            taken(&mut story, job, &format!("t{}", job % types));
+        }
+        taken(&mut story, 1, "u");
+        story.broken()
+    };
+    assert_eq!(passed(1), ["fairness"]);
+    assert_eq!(passed(2), NONE);
+}
+
+#[test]
+fn what_could_not_have_been_a_breach_was_not_judged() {
+    let judged = |mut story: Story| story.report().coverage.judged["fairness"];
+    assert_eq!(judged(passing(9, Some(9))), 0, "too few others were started");
+    assert!(judged(passing(10, Some(9))) > 0);
+    let mut fair = passing(0, Some(9));
+    (100..120).for_each(|job| taken(&mut fair, job, "t"));
+    assert!(judged(fair) > 0, "it was taken before them");
 }
 
 #[test]

@@ -107,12 +107,24 @@ fn a_handler_may_have_been_claimed_before_the_time_was_over() {
     assert_eq!(run(LIFE_MS + 110), ["expired"]);
 }
 
-/// A repeating job runs once, and then something happens.
-fn once(then: impl Fn(&mut Story)) -> Vec<&'static str> {
+/// A repeating job, whose rounds are at most `MS` apart.
+fn repeating() -> Story {
     let mut story = Story::new();
     story.terms.round_max_ns = Some(1000 * MS);
+    story.terms.round_interval_ns = MS;
     story.add_as(1, Form { repeat: Some("FINISHED, +0 SECONDS".into()), ..plain() });
-    story.run("d1/c", 1, 1, 200);
+    story
+}
+
+/// A job that was added later runs.
+fn younger(story: &mut Story) -> &mut Story {
+    story.add(9).run("d1/c", 9, 1, 200).seen(9, State::Finished)
+}
+
+/// It runs once, a younger one runs, and then something happens.
+fn once(then: impl Fn(&mut Story)) -> Vec<&'static str> {
+    let mut story = repeating();
+    younger(story.run("d1/c", 1, 1, 200));
     then(&mut story);
     story.seen(1, State::Cancelled).broken()
 }
@@ -124,22 +136,38 @@ fn a_job_that_repeats_comes_due_again() {
             story.wait(ms).request(cancel(1), done()).wait(2000);
         })
     };
-    assert_eq!(cancelled_after(900), NONE);
+    assert_eq!(cancelled_after(1000), NONE, "claimed up to 100 ms ahead");
     assert_eq!(cancelled_after(1100), ["round"]);
     let again = once(|story| {
         story.wait(900).run("d1/c", 1, 1, 200).wait(900).request(cancel(1), done());
     });
     assert_eq!(again, NONE);
-    let mut crossed = Story::new();
-    crossed.terms.round_max_ns = Some(1000 * MS);
-    crossed.add_as(1, Form { repeat: Some("FINISHED, +0 SECONDS".into()), ..plain() });
+}
+
+#[test]
+fn a_round_may_wait_in_line_but_not_behind_younger_jobs() {
+    let mut alone = repeating();
+    alone.run("d1/c", 1, 1, 200).wait(2000).request(cancel(1), done());
+    assert_eq!(alone.seen(1, State::Cancelled).broken(), NONE);
+    let mut urgent = repeating();
+    urgent.run("d1/c", 1, 1, 200).add_as(9, Form { priority: Some(900), ..plain() });
+    urgent.run("d1/c", 9, 1, 200).seen(9, State::Finished).wait(2000);
+    assert_eq!(urgent.request(cancel(1), done()).seen(1, State::Cancelled).broken(), NONE);
+    let mut pulled = repeating();
+    pulled.claim("w", 1, 5).finish(1, 5, 200);
+    younger(&mut pulled).wait(1010).request(cancel(1), done());
+    assert_eq!(pulled.seen(1, State::Cancelled).broken(), ["round"], "nobody claims ahead");
+}
+
+#[test]
+fn cancels_limits_faults_and_steps_of_the_clock_leave_rounds_open() {
+    let mut crossed = repeating();
     let op = crossed.send("client", cancel(1));
-    crossed.run("d1/c", 1, 1, 200).answer(op, done()).wait(2000);
+    younger(crossed.run("d1/c", 1, 1, 200).answer(op, done())).wait(2000);
     assert_eq!(crossed.seen(1, State::Cancelled).broken(), NONE, "sent before it began");
-    let mut elsewhere = Story::new();
-    elsewhere.terms.round_max_ns = Some(1000 * MS);
-    elsewhere.add_as(1, Form { repeat: Some("FINISHED, +0 SECONDS".into()), ..plain() });
-    elsewhere.request(cancel(1), done()).wait(1).run("d2/c", 1, 1, 200).wait(2000);
+    let mut elsewhere = repeating();
+    elsewhere.request(cancel(1), done()).wait(1);
+    younger(elsewhere.run("d2/c", 1, 1, 200)).wait(2000);
     assert_eq!(elsewhere.seen(1, State::Cancelled).broken(), NONE, "its daemon did not know yet");
     let limited = once(|story| {
         story.request(limits(Some(1), None), done()).wait(1100).request(cancel(1), done());
@@ -149,4 +177,9 @@ fn a_job_that_repeats_comes_due_again() {
         story.fault(FaultKind::Kill, "d1", 1).wait(1100).request(cancel(1), done());
     });
     assert_eq!(killed, NONE);
+    let mut stepped = repeating();
+    let back = FaultKind::ClockStep { by_ms: -3_600_000 };
+    stepped.fault_on(back, Target::All, 1).wait(2000).run("d1/c", 1, 1, 200);
+    younger(&mut stepped).wait(2000).request(cancel(1), done());
+    assert_eq!(stepped.seen(1, State::Cancelled).broken(), NONE, "its time is ahead of the clock");
 }

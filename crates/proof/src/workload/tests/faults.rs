@@ -81,3 +81,21 @@ fn two_seeds_that_follow_each_other_begin_with_different_halves() {
         assert_eq!(halves.map(name).collect::<HashSet<_>>().len(), mix.kinds.len());
     }
 }
+
+#[test]
+fn a_plan_has_one_calm_stretch_if_there_is_time_for_it() {
+    let calm_ns = 25 * SECOND_NS;
+    let mix = |seconds: u64| FaultMix { calm_ns, run_ns: seconds * SECOND_NS, ..all_faults() };
+    for seed in 0..50 {
+        let mix = mix(120);
+        let at = calm_at(seed, &mix).unwrap();
+        assert!((60 * SECOND_NS..=95 * SECOND_NS).contains(&at), "{at}");
+        let plan = fault_plan(seed, &mix);
+        let within = |it: &PlannedFault| it.at_ns < at + calm_ns && it.at_ns + it.for_ns >= at;
+        assert!(!plan.iter().any(within) && plan.iter().any(|it| it.at_ns < at), "seed {seed}");
+    }
+    let plans = || (0..50).flat_map(|seed| fault_plan(seed, &mix(120)));
+    assert!(plans().any(|fault| fault.at_ns > 100 * SECOND_NS), "it goes on after that");
+    assert_eq!(calm_at(1, &mix(49)), None);
+    assert_eq!(calm_at(1, &all_faults()), None);
+}

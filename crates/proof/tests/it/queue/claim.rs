@@ -1,5 +1,7 @@
 //! Claims and leases.
 
+use std::collections::HashSet;
+
 use windlass_proof::history::{Claimed, JobId, State, Token};
 use windlass_proof::workload::payload;
 
@@ -18,6 +20,7 @@ impl Queue {
     ) -> Vec<Claimed> {
         self.break_leases(now);
         self.expire(now);
+        self.resume_parents(now);
         let wanted = |job: &Job| job.key.0 == tenant && types.contains(&job.key.1);
         let leaves = self.bug == Some(Bug::LeavesJobs);
         let cancelled = self.bug == Some(Bug::RunsCancelled);
@@ -28,20 +31,44 @@ impl Queue {
             (queued || again) && wanted(job) && !left
         });
         let mut due: Vec<u64> = due.map(|(id, _)| *id).collect();
-        due.sort_by_key(|id| {
+        let types = self.in_turn(tenant, types);
+        due.sort_by_cached_key(|id| {
             let job = &self.jobs[id];
-            (u16::MAX - job.priority, job.run_at, *id)
+            let place = types.iter().position(|of| *of == job.key.1);
+            (place, u16::MAX - job.priority, job.run_at, *id)
         });
         if self.bug == Some(Bug::NewestFirst) {
             due.reverse();
         }
-        let mut claimed = Vec::new();
+        let (mut claimed, mut full) = (Vec::new(), HashSet::new());
         for id in due {
-            if claimed.len() < limit as usize && self.has_room(now, id) {
+            if claimed.len() == limit as usize {
+                break;
+            }
+            let key = &self.jobs[&id].key;
+            if full.contains(key) || !self.is_family_idle(id) {
+                continue;
+            }
+            let key = key.clone();
+            if self.has_room(now, id) {
                 claimed.push(self.start(now, id, lease_ns));
+            } else {
+                full.insert(key);
             }
         }
         claimed
+    }
+
+    /// The types of a claim, of which each comes first in turn.
+    fn in_turn(&mut self, tenant: &str, types: &[String]) -> Vec<String> {
+        let mut types = types.to_vec();
+        let turn = self.turns.entry((tenant.to_owned(), types.clone())).or_default();
+        *turn += 1;
+        let first = *turn % types.len().max(1);
+        if self.bug != Some(Bug::PassesOver) {
+            types.rotate_left(first);
+        }
+        types
     }
 
     /// Whether its type may start another job now; counts it if so.
@@ -50,7 +77,8 @@ impl Queue {
         let running = |job: &&Job| job.key == key && job.state == State::Running;
         let count = self.jobs.values().filter(running).count();
         let most = self.concurrency.get(&key).map_or(usize::MAX, |most| *most as usize);
-        if self.suspended.contains(&key)
+        let suspended = self.suspended.contains(&key);
+        if (suspended && self.bug != Some(Bug::IgnoresSuspends))
             || (count >= most && self.bug != Some(Bug::IgnoresConcurrency))
         {
             return false;
@@ -83,7 +111,7 @@ impl Queue {
             attempt: job.attempt,
             token: Some(Token(token)),
             lease_ns: None,
-            resumed: false,
+            resumed: job.resumed,
             origin: payload::read(&job.payload).0,
         }
     }

@@ -1,6 +1,6 @@
 //! One job.
 
-use windlass_proof::history::{Plan, State};
+use windlass_proof::history::{JobId, Plan, State};
 use windlass_proof::workload::payload;
 
 /// Tenant and type.
@@ -23,6 +23,9 @@ pub(crate) struct Job {
     pub(super) unique: Option<String>,
     pub(super) then: Option<String>,
     pub(super) repeats: bool,
+    pub(crate) parent: Option<JobId>,
+    /// It has waited for children.
+    pub(super) resumed: bool,
 }
 
 impl Job {
@@ -43,6 +46,8 @@ impl Job {
             unique: None,
             then: None,
             repeats: false,
+            parent: None,
+            resumed: false,
         }
     }
 

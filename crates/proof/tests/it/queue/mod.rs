@@ -1,13 +1,14 @@
-//! A small queue in memory that keeps its promises, unless it is asked to break one. It has no
-//! families: adds below a parent are refused.
+//! A small queue in memory that keeps its promises, unless it is asked to break one.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `job` | one job |
 //! | `claim` | claims and leases |
+//! | `family` | parents and children |
 //! | `settle` | the ends of attempts |
 
 mod claim;
+mod family;
 mod job;
 mod settle;
 
@@ -22,7 +23,7 @@ pub(crate) const MS: u64 = 1_000_000;
 /// Of handlers, after a kill.
 pub(crate) const LEASE_NS: u64 = 1000 * MS;
 const RETRY_NS: u64 = 20 * MS;
-const REPEAT_NS: u64 = 500 * MS;
+pub(crate) const REPEAT_NS: u64 = 500 * MS;
 const ATTEMPTS_MAX: u32 = 6;
 /// Some bugs concern one job in so many.
 const RARE: u64 = 9;
@@ -49,6 +50,13 @@ pub(crate) enum Bug {
     StartsEarly,
     RunsExpired,
     Miscounts,
+    DamagesPayloads,
+    ForgetsDeletes,
+    IgnoresSuspends,
+    PassesOver,
+    ForgetsRounds,
+    RunsFamiliesTogether,
+    LeavesParents,
 }
 
 #[derive(Default)]
@@ -62,6 +70,10 @@ pub(crate) struct Queue {
     concurrency: HashMap<TypeKey, u32>,
     rates: HashMap<TypeKey, f64>,
     rests: HashMap<TypeKey, u64>,
+    /// The children of each parent.
+    families: HashMap<u64, Vec<u64>>,
+    /// Claims of each tenant and list of types so far.
+    turns: HashMap<(String, Vec<String>), usize>,
 }
 
 fn done() -> Answer {
@@ -88,7 +100,10 @@ impl Queue {
                     None => refused(404),
                     Some(State::Running) => refused(409),
                     Some(_) => {
-                        self.jobs.remove(&job.0);
+                        let forgets = self.bug == Some(Bug::ForgetsDeletes);
+                        if !(forgets && job.0.is_multiple_of(RARE)) {
+                            self.jobs.remove(&job.0);
+                        }
                         done()
                     }
                 }
@@ -161,7 +176,7 @@ impl Queue {
             Operation::FailJob { job, .. } => self.bedrock(now, *job, 400, None),
             Operation::RetryJob { job, .. } => self.bedrock(now, *job, 100, None),
             Operation::RequeueJobs { jobs, .. } => self.requeue(now, jobs),
-            // It has no families.
+            // It has no command for children.
             Operation::CancelJob { .. } => refused(404),
             _ => done(),
         }
@@ -176,7 +191,7 @@ impl Queue {
             let same = first == add;
             return if same { Answer::Done(Outcome::Ids(ids.clone())) } else { refused(409) };
         }
-        if add.form.parent.is_some() {
+        if add.form.parent.is_some_and(|parent| !self.may_be_parent(parent)) {
             if self.bug == Some(Bug::AddsWhatItRefuses) {
                 self.insert_of(now, add, 0);
             }
@@ -214,11 +229,18 @@ impl Queue {
         job.unique.clone_from(&form.unique);
         job.then.clone_from(&form.then);
         job.repeats = form.repeat.is_some();
+        job.parent = form.parent;
+        if self.bug == Some(Bug::DamagesPayloads) && add.mark.is_multiple_of(RARE) {
+            job.payload.pop();
+        }
         self.insert(job)
     }
 
     fn insert(&mut self, job: Job) -> JobId {
         self.next_id += 1;
+        if let Some(parent) = job.parent {
+            self.families.entry(parent.0).or_default().push(self.next_id);
+        }
         self.jobs.insert(self.next_id, job);
         JobId(self.next_id)
     }

@@ -4,7 +4,10 @@ use windlass_proof::history::{Claimed, JobId, State};
 use windlass_proof::workload::payload;
 
 use super::job::Job;
-use super::{ATTEMPTS_MAX, Bug, Queue, RARE, REPEAT_NS, RETRY_NS};
+use super::{ATTEMPTS_MAX, Bug, MS, Queue, RARE, REPEAT_NS, RETRY_NS};
+
+/// Longer than any run.
+const NEVER_NS: u64 = 3_600_000 * MS;
 
 impl Queue {
     /// A handler's end, if it still has the job.
@@ -25,6 +28,7 @@ impl Queue {
         emits: u32,
     ) {
         let bug = self.bug;
+        let waits = status / 100 == 2 && self.waits_for_children(id);
         let Some(job) = self.jobs.get_mut(&id.0) else { return };
         let ends = matches!(status / 100, 2 | 4);
         let again = !ends && job.attempt < ATTEMPTS_MAX;
@@ -35,8 +39,14 @@ impl Queue {
             (false, 2) => (State::Finished, job.run_at),
             _ => (State::Failed, job.run_at),
         };
+        if waits {
+            (job.state, job.attempt) = (State::Paused, 0);
+            return;
+        }
         if job.repeats && !again {
-            (job.state, job.attempt, job.run_at) = (State::Queued, 0, now + REPEAT_NS);
+            let pause = if bug == Some(Bug::ForgetsRounds) { NEVER_NS } else { REPEAT_NS };
+            (job.state, job.attempt, job.run_at) = (State::Queued, 0, now + pause);
+            job.resumed = false;
         } else if bug == Some(Bug::RunsAgain)
             && ends
             && id.0.is_multiple_of(RARE)

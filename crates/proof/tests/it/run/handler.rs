@@ -22,6 +22,8 @@ impl Run {
             return;
         };
         let plan = self.queue.jobs[&job.job.0].plan();
+        let body = payload::body(&self.queue.jobs[&job.job.0].payload);
+        self.write(Event::Read { job: job.job, body });
         self.write(Event::Began(Began {
             job: job.job,
             tenant,
@@ -54,6 +56,8 @@ impl Run {
         for (id, job) in std::mem::take(&mut self.queue.jobs) {
             let (tenant, type_name) = job.key.clone();
             *counts.entry((tenant.clone(), type_name.clone(), job.state)).or_default() += 1;
+            let body = payload::body(&job.payload);
+            self.write(Event::Read { job: JobId(id), body });
             self.write(Event::Seen(Seen {
                 job: JobId(id),
                 tenant,
@@ -61,7 +65,7 @@ impl Run {
                 state: job.state,
                 attempts: job.attempt,
                 status: job.status,
-                parent: None,
+                parent: job.parent,
                 result: job.result,
                 origin: payload::read(&job.payload).0,
             }));

@@ -17,14 +17,22 @@ use windlass_proof::workload::{
     Act, Aim, FaultMix, Feature, Mix, Served, Worker, Workload, fault_plan,
 };
 
-use super::queue::{Bug, LEASE_NS, MS, Queue};
+use super::queue::{Bug, LEASE_NS, MS, Queue, REPEAT_NS};
 
 const CLIENTS: usize = 3;
 const WORKERS: u32 = 6;
 const CONTEXTS: usize = 3;
 /// Clients stop then; the others go on until everything is done, or for too long.
 const BUSY_NS: u64 = 3000 * MS;
-const END_NS: u64 = BUSY_NS + 200_000 * MS;
+const END_NS: u64 = BUSY_NS + 60_000 * MS;
+/// More than consumers may take of one type while another one waits; in one of so many runs, for
+/// they take long.
+const GLUT_COUNT: u32 = 120;
+const GLUT_EVERY: u64 = 4;
+/// In the others.
+const FEW: u32 = 20;
+/// A few claims of all workers.
+const PASSED_OVER_MAX: u64 = 40;
 /// Pause of a consumer that found nothing.
 const IDLE_MS: u64 = 100;
 
@@ -85,14 +93,18 @@ struct Run {
 pub(crate) fn run(seed: u64, mut mix: Mix, bug: Option<Bug>) -> Report {
     mix.payload_bytes_max = 1000;
     mix.count_max = 5;
-    mix.glut_count = 20;
+    let glutted = seed.is_multiple_of(GLUT_EVERY);
+    mix.glut_count = if glutted { GLUT_COUNT } else { FEW };
     mix.set(Feature::Plain, 30);
+    mix.set(Feature::Repeat, 4);
     let terms = Terms {
         lease_ns: LEASE_NS,
         claim_ahead_ns: MS,
         attempt_timeout_ns: END_NS,
         retry_pause_ns: Some(20 * MS),
-        passed_over_max: Some(200),
+        round_max_ns: Some(2 * REPEAT_NS),
+        round_interval_ns: REPEAT_NS,
+        passed_over_max: Some(PASSED_OVER_MAX),
         drained: true,
         ..Terms::default()
     };
