@@ -215,8 +215,8 @@ impl Daemon {
         let lock = (!is_server).then(|| StoreLock::take(&self.config));
         self.signal(Signal::STOP);
         let stat = format!("/proc/{}/stat", self.pid());
-        let state = || fs::read_to_string(&stat).expect("it is there");
-        until("it has stopped", state, |stat| stat.contains(") T "));
+        let has_stopped = || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "));
+        until("it has stopped", has_stopped);
         drop(lock);
     }
 
