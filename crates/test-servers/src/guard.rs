@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::os::unix::process::CommandExt;
 
 /// Waits for the end of its input, which means that we are gone; then kills the server and removes
-/// its folder. `$0` is the folder, with the process id in `pid`. Its children end by themselves when
-/// it is gone, unless a test has stopped them, so they are continued. A dead process may remain a
-/// zombie where nothing reaps orphans, as in a container; one that the kernel does not end is left
-/// to it.
+/// its folder. `$0` is the folder, with the process id in `pid`. The server's children end by
+/// themselves when it is gone, unless a test has stopped them, so they are continued. A dead
+/// process may remain a zombie where nothing reaps orphans, as in a container; one that the kernel
+/// does not end is left to it.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 while read -r line; do :; done
