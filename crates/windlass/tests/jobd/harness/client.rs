@@ -81,6 +81,8 @@ impl Client {
                 }
                 Ok(length) => self.unread.extend_from_slice(&piece[..length]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                // A read with a time-out is not restarted after a signal.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("no message: {error}"),
             }
         }
