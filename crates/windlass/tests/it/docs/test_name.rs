@@ -16,9 +16,9 @@ pub(super) fn all_below(dir: &Path, names: &mut HashSet<String>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
             let (folder, module) = (stem(dir), module_of(&path));
-            for name in in_source(&text) {
+            for (area, name) in in_source(&text) {
                 names.insert(format!("{folder}::{module}::{name}"));
-                names.insert(format!("{module}::{name}"));
+                names.insert(format!("{}::{name}", area.unwrap_or(&module)));
                 names.insert(name.to_owned());
             }
         }
@@ -35,14 +35,16 @@ fn module_of(path: &Path) -> String {
 }
 
 /// The tests of one file: functions with an attribute that says so, and the entries of macros and
-/// lists that make tests.
-fn in_source(text: &str) -> Vec<&str> {
-    let mut names = Vec::new();
+/// lists that make tests, with the area of the list in which they are.
+fn in_source(text: &str) -> Vec<(Option<&str>, &str)> {
+    let (mut names, mut area) = (Vec::new(), None);
     let (mut is_test, mut in_list) = (false, false);
     for line in text.lines() {
         let line_of_list = in_list && line != "}";
         in_list = line_of_list || LISTS.contains(&line);
         let line = line.trim();
+        let begins = line.strip_suffix(" {").and_then(whole_name);
+        area = begins.or(area).filter(|_| line_of_list);
         let is_attribute = line.starts_with("#[") || line.starts_with("//");
         is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
         let name = match function(line) {
@@ -51,7 +53,7 @@ fn in_source(text: &str) -> Vec<&str> {
             None if line_of_list => whole_name(line),
             None => case(line),
         };
-        names.extend(name);
+        names.extend(name.map(|name| (area, name)));
         is_test &= is_attribute;
     }
     names
@@ -113,6 +115,12 @@ fn typed(of: u8) {
     (\"of_a_program\", case::of_a_program),
     (\"other\", case::of_a_program),
 ";
-    let found = in_source(source);
-    assert_eq!(found, ["plain", "asynchronous", "in_languages", "a_case", "case::of_a_program"]);
+    let found = [
+        (None, "plain"),
+        (None, "asynchronous"),
+        (None, "in_languages"),
+        (Some("area"), "a_case"),
+        (None, "case::of_a_program"),
+    ];
+    assert_eq!(in_source(source), found);
 }
