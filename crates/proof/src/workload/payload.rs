@@ -1,7 +1,7 @@
 //! Payloads that say where a job comes from and what its attempts do, as one line of JSON with
 //! padding. An empty payload says nothing: its job is plain and its origin unknown.
 //!
-//! The payload of an add has a checksum over everything that it says, so that whoever reads it can
+//! The payload of an add has a checksum over everything that it says, so that every reader can
 //! tell whether it is whole. It does not depend on how the JSON is written, because Bedrock's door
 //! reads and writes it again.
 

@@ -42,7 +42,7 @@ fn a_job_has_the_payload_of_its_add() {
     assert_eq!(listed(SECOND, FIRST), ["add_once"]);
 }
 
-/// A job of an add in this form, whose payload somebody reads.
+/// A job of an add in this form, whose payload is read.
 fn read(form: Form, bodies: &[Body]) -> Story {
     let mut story = Story::new();
     story.request(add(70, 1, None, form), ids(&[1]));
