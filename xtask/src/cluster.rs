@@ -17,9 +17,9 @@ pub(crate) static CONTROLS: [Control; 2] = [
     Control {
         name: "synced commits of PostgreSQL made relaxed",
         edits: &[Edit {
-            file: "crates/store-postgres/src/connection.rs",
-            from: "begin(\"READ COMMITTED READ WRITE\", synced),\n",
-            to: "begin(\"READ COMMITTED READ WRITE\", [synced, \"off\"][1]),\n",
+            file: "crates/store-postgres/src/pool.rs",
+            from: "begin(\"READ COMMITTED READ WRITE\", synced, 0),\n",
+            to: "begin(\"READ COMMITTED READ WRITE\", [synced, \"off\"][1], 0),\n",
         }],
         faults: "server",
         rules: "lost,in_force,after_end",

@@ -76,12 +76,12 @@ impl Inserts for MemoryStore {
             state.panics -= 1;
             panic!("as the store was told");
         }
-        let inserted = state.durable(insert.durability).job_insert(insert)?;
+        let inserted = state.change(insert.durability, |state| state.job_insert(insert))?;
         self.answered(inserted)
     }
 
     async fn job_add(&self, add: Add) -> Result<Added, Error> {
-        let added = self.open()?.synced().job_add(add);
+        let added = self.open()?.change(Durability::Synced, |state| state.job_add(add));
         self.released(|state| state.add_answers_held).await;
         added
     }

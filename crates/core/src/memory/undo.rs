@@ -4,7 +4,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, MutexGuard};
 
-use crate::store::Durability;
+use crate::store::{Durability, Error};
 use crate::time::Clock;
 
 use super::{MemoryStore, State};
@@ -71,6 +71,17 @@ impl<'a> Open<'a> {
     pub(super) fn durable(mut self, durability: Durability) -> Open<'a> {
         self.durability = durability;
         self
+    }
+
+    /// A change that may be refused. Then it makes nothing durable that came before it, either.
+    pub(super) fn change<T>(
+        mut self,
+        durability: Durability,
+        change: impl FnOnce(&mut State) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let done = change(&mut self.state)?;
+        self.durability = durability;
+        Ok(done)
     }
 }
 
