@@ -46,15 +46,31 @@ impl Closing {
         true
     }
 
-    /// Jobs that will still run, or are running. Those that wait for others are not counted: a
-    /// failed child keeps its parent waiting.
+    /// Jobs that will still run, or are running, also those that are only in a journal: what
+    /// could not be read is tried again after a pause. Those that wait for others are not counted: a failed child keeps its
+    /// parent waiting.
     async fn left(&self) -> Option<u64> {
-        let mut left = 0;
+        let mut left = self.in_journals().await;
         for tenant in &self.tenants {
             let types = self.ask(|engine| types(engine, tenant.clone())).await?;
             left += types.iter().map(|of| of.ready + of.deferred + of.running).sum::<u64>();
         }
         Some(left)
+    }
+
+    async fn in_journals(&self) -> u64 {
+        let world = &self.caller.world;
+        let mut waiting = 0;
+        for up in (0..world.daemons()).filter_map(|number| world.up(number)) {
+            tokio::select! {
+                biased;
+                () = up.life.ended() => {}
+                status = up.engine.status() => {
+                    waiting += status.journal.waiting + status.journals_left.len() as u64;
+                }
+            }
+        }
+        waiting
     }
 
     /// Repeating jobs never end, also those whose add was not answered.

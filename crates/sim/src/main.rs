@@ -66,7 +66,7 @@ const FLEET_MAX: u64 = 4095;
 #[command(name = "cargo xtask sim", bin_name = "cargo xtask sim")]
 struct Args {
     /// How many schedules to run, from seed 0 or from `--from` on.
-    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "seconds")]
+    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "seconds")]
     seeds: u64,
     /// Run for this long instead, with as many seeds as there is time for.
     #[arg(long, value_name = "N")]
