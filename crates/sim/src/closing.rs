@@ -46,9 +46,9 @@ impl Closing {
         true
     }
 
-    /// Jobs that will still run, or are running, also those that are only in a journal: what
-    /// could not be read is tried again after a pause. Those that wait for others are not counted: a failed child keeps its
-    /// parent waiting.
+    /// Jobs that will still run, or are running, also those that are only in a journal: what could
+    /// not be read is tried again after a pause. Those that wait for others are not counted: a
+    /// failed child keeps its parent waiting.
     async fn left(&self) -> Option<u64> {
         let mut left = self.in_journals().await;
         for tenant in &self.tenants {
